@@ -1,1 +1,2 @@
-//! placeholder head
+//! The house: every MCP server behind one gate.
+pub mod search;
