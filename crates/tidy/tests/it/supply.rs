@@ -1,0 +1,116 @@
+//! What others wrote: licences, forbidden crates, doubles and where crates come from, all by `deny.toml`, which
+//! `cargo deny` reads too. Knows nothing of advisories: their database is not on every machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toml::{Table, Value};
+
+use crate::graph::Graph;
+use crate::{files, licence, none};
+
+fn deny(section: &str) -> Table {
+    let whole: Table = files::text(&files::root().join("deny.toml")).parse().unwrap();
+    whole[section].as_table().unwrap().clone()
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|item| item.as_str().unwrap().to_owned()).collect()
+}
+
+/// The entries of a list of `{ crate = "name@version", … }`, each of which must say why it is there.
+fn specs(list: &Value, findings: &mut Vec<String>) -> Vec<(String, Option<String>)> {
+    let entries = list.as_array().unwrap();
+    let spec = |entry: &Value| {
+        let spec = entry["crate"].as_str().unwrap().to_owned();
+        if entry.get("reason").and_then(Value::as_str).is_none_or(str::is_empty) {
+            findings.push(format!("deny.toml: `{spec}` has no reason"));
+        }
+        match spec.split_once('@') {
+            Some((name, version)) => (name.to_owned(), Some(version.to_owned())),
+            None => (spec, None),
+        }
+    };
+    entries.iter().map(spec).collect()
+}
+
+#[test]
+fn licences_are_on_the_list() {
+    let section = deny("licenses");
+    let allowed = strings(&section["allow"]);
+    let exceptions: Vec<(String, Vec<String>)> = section["exceptions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| (e["crate"].as_str().unwrap().to_owned(), strings(&e["allow"])))
+        .collect();
+    let mut findings = Vec::new();
+    for package in Graph::get().packages.values() {
+        let also = exceptions.iter().filter(|(name, _)| *name == package.name);
+        let also: Vec<&String> = also.flat_map(|(_, licences)| licences).collect();
+        let accept = |name: &str| allowed.iter().chain(also.iter().copied()).any(|a| a == name);
+        let answer = match &package.licence {
+            Some(expression) => licence::satisfied(expression, &accept),
+            None => Err("no licence given".to_owned()),
+        };
+        if answer != Ok(true) {
+            findings.push(format!("{} {}: {:?} {answer:?}", package.name, package.version, package.licence));
+        }
+    }
+    none("every dependency's licence is allowed by deny.toml", &findings);
+}
+
+#[test]
+fn forbidden_crates_are_absent() {
+    let mut findings = Vec::new();
+    let forbidden = specs(&deny("bans")["deny"], &mut findings);
+    for package in Graph::get().packages.values() {
+        if forbidden.iter().any(|(name, _)| *name == package.name) {
+            findings.push(format!("{} {} is forbidden by deny.toml", package.name, package.version));
+        }
+    }
+    none("forbidden crates are absent, in tests as well", &findings);
+}
+
+#[test]
+fn doubles_are_known() {
+    let graph = Graph::get();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in graph.product().into_iter().map(|id| &graph.packages[id]) {
+        versions.entry(&package.name).or_default().insert(&package.version);
+    }
+    let mut findings = Vec::new();
+    let known = specs(&deny("bans")["skip"], &mut findings);
+    let is_known = |name: &str, version: &str| {
+        known.iter().any(|(n, v)| n == name && v.as_deref().is_none_or(|v| v == version))
+    };
+    for (name, all) in versions.iter().filter(|(_, all)| all.len() > 1) {
+        // As in cargo-deny: one version may stay unnamed, the others are skipped one by one.
+        if all.iter().filter(|version| !is_known(name, version)).count() > 1 {
+            findings.push(format!("{name}: {all:?}"));
+        }
+    }
+    for (name, version) in &known {
+        let there = versions.get(name.as_str()).filter(|all| all.len() > 1);
+        if !there.is_some_and(|all| version.as_deref().is_none_or(|v| all.contains(v))) {
+            findings.push(format!("deny.toml skips `{name}`, which is no double any more"));
+        }
+    }
+    none("two versions of one crate are in the product only for a reason in deny.toml", &findings);
+}
+
+#[test]
+fn crates_come_from_the_public_registry() {
+    let graph = Graph::get();
+    let mut findings = Vec::new();
+    for (id, package) in &graph.packages {
+        let ours = package.source.is_none() && graph.members.contains(id);
+        let public = package
+            .source
+            .as_deref()
+            .is_some_and(|s| s.starts_with("registry+") && s.ends_with("/crates.io-index"));
+        if !ours && !public {
+            findings.push(format!("{} {}: {:?}", package.name, package.version, package.source));
+        }
+    }
+    none("crates come from crates.io or from this repository", &findings);
+}
