@@ -140,7 +140,7 @@ fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
     let ends = |tree: &TokenTree| match tree {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
         TokenTree::Punct(mark) => mark.as_char() == ';',
-        _ => false,
+        TokenTree::Ident(_) | TokenTree::Literal(_) => false,
     };
     trees[at..].iter().position(ends).map_or(trees.len(), |end| at + end + 1)
 }
