@@ -1,1 +1,7 @@
-//! placeholder head
+//! The protocol room: MCP frames kept as the bytes they came, stdio and streamable HTTP on both sides, both eras and the
+//! bridge between them. It knows no verdict, no mode and no rule: what may pass is decided elsewhere.
+
+pub mod era;
+pub mod fault;
+pub mod frame;
+pub mod raw;

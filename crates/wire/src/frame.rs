@@ -1,0 +1,540 @@
+//! One JSON-RPC message, in and out. Params, results and errors stay the bytes they came as; only the envelope is read.
+//! It never decides what a method means.
+
+use std::fmt;
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::raw::{self, Raw};
+
+/// How large and how deep a message may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of one message.
+    pub frame: usize,
+    /// Objects and arrays inside each other.
+    pub nesting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { frame: 16 << 20, nesting: 64 }
+    }
+}
+
+/// JSON-RPC and MCP error codes the wire itself uses.
+pub mod code {
+    /// The text is not JSON.
+    pub const PARSE: i64 = -32700;
+    /// The JSON is not a JSON-RPC message.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// No such method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The params are wrong.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// Something broke on this side.
+    pub const INTERNAL: i64 = -32603;
+    /// A mirrored header is missing or disagrees with the body.
+    pub const HEADER_MISMATCH: i64 = -32020;
+    /// The client did not declare a capability the request needs.
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    /// The protocol version is not one we speak.
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
+    /// A resource is not there (session revisions; `INVALID_PARAMS` in 2026-07-28).
+    pub const LEGACY_RESOURCE_NOT_FOUND: i64 = -32002;
+}
+
+/// A JSON-RPC id: a string or a number, kept as written.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Id(Box<str>);
+
+impl Id {
+    /// An id of our own making.
+    pub fn number(value: u64) -> Self {
+        Self(value.to_string().into())
+    }
+
+    /// Takes an id from raw JSON; only strings and numbers are ids.
+    pub fn from_raw(value: &RawValue) -> Option<Self> {
+        match value.get().as_bytes().first()? {
+            b'"' | b'-' | b'0'..=b'9' => Some(Self(value.get().into())),
+            _ => None,
+        }
+    }
+
+    /// The id as JSON text.
+    pub fn as_json(&self) -> &str {
+        &self.0
+    }
+
+    /// The id as a number, if it is one of ours.
+    pub fn as_number(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A call that wants a reply.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The caller's id.
+    pub id: Id,
+    /// The method's name.
+    pub method: Box<str>,
+    /// The params, as they came.
+    pub params: Option<Raw>,
+}
+
+/// A message that wants none.
+#[derive(Debug, Clone)]
+pub struct Notification {
+    /// The method's name.
+    pub method: Box<str>,
+    /// The params, as they came.
+    pub params: Option<Raw>,
+}
+
+impl Notification {
+    /// A notification with the given params.
+    pub fn new(method: impl Into<Box<str>>, params: Option<Raw>) -> Self {
+        Self { method: method.into(), params }
+    }
+}
+
+/// The reply to a request.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The id it answers; `None` where the peer could not tell which request was meant.
+    pub id: Option<Id>,
+    /// The result, or the error object.
+    pub reply: Reply,
+}
+
+/// What a request comes to: the raw result, or a JSON-RPC error.
+pub type Reply = Result<Raw, RpcError>;
+
+/// Any one message.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Wants a reply.
+    Request(Request),
+    /// Wants none.
+    Notification(Notification),
+    /// Is a reply.
+    Response(Response),
+}
+
+/// What one frame held: a message, or a batch (revision 2025-03-26 only).
+#[derive(Debug)]
+pub enum Frame {
+    /// The usual case.
+    One(Message),
+    /// A batch, each part parsed by itself.
+    Batch(Vec<Result<Message, Malformed>>),
+}
+
+/// A frame that is no JSON-RPC message: the error to send, and the id where one could be read.
+#[derive(Debug, Clone)]
+pub struct Malformed {
+    /// The id of the broken message, if it could be read.
+    pub id: Option<Id>,
+    /// What to answer.
+    pub error: RpcError,
+}
+
+impl Malformed {
+    fn new(code: i64, message: &str) -> Self {
+        Self { id: None, error: RpcError::new(code, message) }
+    }
+
+    /// The error for a frame over the limit; the id is sought in what was kept of it.
+    pub fn too_long(head: &[u8], tail: &[u8], limit: usize) -> Self {
+        let error = RpcError::new(code::INVALID_REQUEST, &format!("message is longer than {limit} bytes"));
+        Self { id: sniff_id(head, tail), error }
+    }
+}
+
+/// A JSON-RPC error object, kept as the bytes it came as.
+#[derive(Debug, Clone)]
+pub struct RpcError(Raw);
+
+impl RpcError {
+    /// An error of our own.
+    pub fn new(code: i64, message: &str) -> Self {
+        Self(raw::to_raw(&serde_json::json!({ "code": code, "message": message })))
+    }
+
+    /// An error of our own with data.
+    pub fn with_data(code: i64, message: &str, data: &impl serde::Serialize) -> Self {
+        Self(raw::to_raw(&serde_json::json!({ "code": code, "message": message, "data": data })))
+    }
+
+    /// An error object as it came.
+    pub fn from_raw(object: Raw) -> Self {
+        Self(object)
+    }
+
+    /// The answer to a method nobody knows.
+    pub fn method_not_found(method: &str) -> Self {
+        Self::new(code::METHOD_NOT_FOUND, &format!("method `{method}` not found"))
+    }
+
+    /// The answer to wrong params.
+    pub fn invalid_params(message: &str) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// The error code; 0 where the object has none.
+    pub fn code(&self) -> i64 {
+        raw::get(&self.0, "code").and_then(|code| code.get().parse().ok()).unwrap_or(0)
+    }
+
+    /// The message; empty where the object has none.
+    pub fn message(&self) -> String {
+        raw::get_str(&self.0, "message").map(|text| text.into_owned()).unwrap_or_default()
+    }
+
+    /// The data member, if any.
+    pub fn data(&self) -> Option<&RawValue> {
+        raw::get(&self.0, "data")
+    }
+
+    /// The whole object.
+    pub fn as_raw(&self) -> &RawValue {
+        &self.0
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message(), self.code())
+    }
+}
+
+/// The members of one JSON-RPC envelope, before they are judged.
+#[derive(Default)]
+struct Envelope<'a> {
+    version: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    twice: bool,
+}
+
+enum Field {
+    Version,
+    Id,
+    Method,
+    Params,
+    Result,
+    Error,
+    Other,
+}
+
+impl<'de> serde::Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl Visitor<'_> for Names {
+            type Value = Field;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a member name")
+            }
+            fn visit_str<E>(self, name: &str) -> Result<Field, E> {
+                Ok(match name {
+                    "jsonrpc" => Field::Version,
+                    "id" => Field::Id,
+                    "method" => Field::Method,
+                    "params" => Field::Params,
+                    "result" => Field::Result,
+                    "error" => Field::Error,
+                    _ => Field::Other,
+                })
+            }
+        }
+        deserializer.deserialize_identifier(Names)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Envelope<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC message")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Envelope<'de>, A::Error> {
+                let mut found = Envelope::default();
+                while let Some(field) = map.next_key::<Field>()? {
+                    let slot = match field {
+                        Field::Version => &mut found.version,
+                        Field::Id => &mut found.id,
+                        Field::Method => &mut found.method,
+                        Field::Params => &mut found.params,
+                        Field::Result => &mut found.result,
+                        Field::Error => &mut found.error,
+                        Field::Other => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    found.twice |= slot.replace(map.next_value()?).is_some();
+                }
+                Ok(found)
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// Parses one frame. Broken ones give the error to answer with; the line lives on.
+pub fn parse(bytes: &[u8], limits: Limits) -> Result<Frame, Malformed> {
+    if bytes.len() > limits.frame {
+        return Err(Malformed::too_long(bytes, &[], limits.frame));
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Malformed {
+            id: sniff_id(bytes, &[]),
+            ..Malformed::new(code::PARSE, "message is not UTF-8")
+        })?
+        .trim_matches([' ', '\t', '\r', '\n']);
+    if !raw::within_nesting(text, limits.nesting) {
+        let error = RpcError::new(
+            code::INVALID_REQUEST,
+            &format!("message is nested deeper than {}", limits.nesting),
+        );
+        return Err(Malformed { id: sniff_id(bytes, &[]), error });
+    }
+    if text.starts_with('[') {
+        let parts: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| not_json())?;
+        if parts.is_empty() {
+            return Err(Malformed::new(code::INVALID_REQUEST, "a batch needs at least one message"));
+        }
+        return Ok(Frame::Batch(parts.into_iter().map(|part| parse_one(part.get())).collect()));
+    }
+    parse_one(text).map(Frame::One)
+}
+
+fn not_json() -> Malformed {
+    Malformed::new(code::PARSE, "message is not valid JSON")
+}
+
+fn parse_one(text: &str) -> Result<Message, Malformed> {
+    let found: Envelope<'_> = match serde_json::from_str(text) {
+        Ok(found) => found,
+        Err(_) if !text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() => {
+            return Err(Malformed::new(code::INVALID_REQUEST, "message is not an object"));
+        }
+        Err(_) => return Err(not_json()),
+    };
+    judge(found)
+}
+
+fn judge(found: Envelope<'_>) -> Result<Message, Malformed> {
+    let id = found.id.and_then(Id::from_raw);
+    let wrong =
+        |message: &str| Malformed { id: id.clone(), ..Malformed::new(code::INVALID_REQUEST, message) };
+    if found.twice {
+        return Err(wrong("a member of the message stands twice"));
+    }
+    if found.version.map(RawValue::get) != Some("\"2.0\"") {
+        return Err(wrong("`jsonrpc` must be \"2.0\""));
+    }
+    if let Some(method) = found.method {
+        let Some(method) = raw::text_of_string(method.get()) else {
+            return Err(wrong("`method` must be a string"));
+        };
+        let method: Box<str> = method.into();
+        let params = match found.params {
+            Some(params) if matches!(params.get().as_bytes().first(), Some(b'{' | b'[')) => {
+                Some(params.to_owned())
+            }
+            // Some clients write `"params": null` for none.
+            Some(params) if params.get() == "null" => None,
+            Some(_) => return Err(wrong("`params` must be an object or an array")),
+            None => None,
+        };
+        return match (found.id, id.clone()) {
+            (None, _) => Ok(Message::Notification(Notification { method, params })),
+            (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),
+            (Some(_), None) => Err(wrong("`id` must be a string or a number")),
+        };
+    }
+    match (found.result, found.error) {
+        (Some(result), None) if id.is_some() => {
+            Ok(Message::Response(Response { id, reply: Ok(result.to_owned()) }))
+        }
+        (None, Some(error)) if raw::is_object(error) => {
+            Ok(Message::Response(Response { id, reply: Err(RpcError(error.to_owned())) }))
+        }
+        _ => Err(wrong("message is neither a request, a notification nor a response")),
+    }
+}
+
+/// Looks for the top-level `id` of a message that cannot be parsed whole, so that its sender need not wait in vain.
+fn sniff_id(head: &[u8], tail: &[u8]) -> Option<Id> {
+    let take = |part: &[u8], at: usize| -> Option<Id> {
+        let rest = part.get(at..)?;
+        let end = match rest.first()? {
+            b'"' => 2 + rest.get(1..)?.iter().position(|byte| *byte == b'"')?,
+            _ => rest.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9'))?,
+        };
+        let text = std::str::from_utf8(rest.get(..end)?).ok()?;
+        Id::from_raw(serde_json::from_str(text).ok()?)
+    };
+    let after = |part: &[u8], at: usize| -> Option<Id> {
+        let mut at = at + 4;
+        while matches!(part.get(at), Some(b' ' | b':')) {
+            at += 1;
+        }
+        take(part, at)
+    };
+    // At the head the id must come before anything nested; at the tail it must close the message.
+    let opening = head.get(..head.len().min(1024)).unwrap_or_default();
+    let plain = opening
+        .iter()
+        .skip(1)
+        .position(|byte| matches!(byte, b'{' | b'['))
+        .map_or(opening.len(), |at| at + 1);
+    if let Some(at) = memchr::memmem::find(opening.get(..plain)?, b"\"id\"") {
+        return after(opening, at);
+    }
+    let at = memchr::memmem::rfind(tail, b"\"id\"")?;
+    let closing = tail.get(at..)?.iter().filter(|byte| matches!(byte, b'}' | b']' | b'{' | b'[')).count();
+    if closing == 1 { after(tail, at) } else { None }
+}
+
+/// Appends one request to `out`, without a line end.
+pub fn write_request(out: &mut Vec<u8>, id: &Id, method: &str, params: Option<&str>) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.as_json().as_bytes());
+    write_call(out, method, params);
+}
+
+/// Appends one notification to `out`, without a line end.
+pub fn write_notification(out: &mut Vec<u8>, method: &str, params: Option<&str>) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    write_call(out, method, params);
+}
+
+fn write_call(out: &mut Vec<u8>, method: &str, params: Option<&str>) {
+    out.extend_from_slice(b",\"method\":");
+    write_string(out, method);
+    if let Some(params) = params {
+        out.extend_from_slice(b",\"params\":");
+        out.extend_from_slice(params.as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// Appends one response to `out`, without a line end.
+pub fn write_response(out: &mut Vec<u8>, id: Option<&Id>, reply: &Reply) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
+    let (name, body): (&[u8], &str) = match reply {
+        Ok(result) => (b",\"result\":", result.get()),
+        Err(error) => (b",\"error\":", error.as_raw().get()),
+    };
+    out.extend_from_slice(name);
+    out.extend_from_slice(body.as_bytes());
+    out.push(b'}');
+}
+
+fn write_string(out: &mut Vec<u8>, text: &str) {
+    // Writing a string into a Vec cannot fail.
+    let _ = serde_json::to_writer(out, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Message {
+        match parse(text.as_bytes(), Limits::default()).unwrap() {
+            Frame::One(message) => message,
+            Frame::Batch(_) => panic!("a batch"),
+        }
+    }
+
+    fn broken(bytes: &[u8]) -> (Option<String>, i64) {
+        let malformed = parse(bytes, Limits::default()).unwrap_err();
+        (malformed.id.map(|id| id.to_string()), malformed.error.code())
+    }
+
+    #[test]
+    fn bytes_of_params_and_results_stay() {
+        let Message::Request(request) = one(
+            r#" {"params": {"b" :1, "a":12345678901234567890123},"id":"x","method":"m","jsonrpc":"2.0","z":0} "#,
+        ) else {
+            panic!("a request")
+        };
+        assert_eq!(request.params.unwrap().get(), r#"{"b" :1, "a":12345678901234567890123}"#);
+        assert_eq!(request.id.as_json(), "\"x\"");
+        let Message::Response(response) = one(r#"{"jsonrpc":"2.0","id":7,"result":null}"#) else {
+            panic!("a response")
+        };
+        assert_eq!(response.reply.unwrap().get(), "null");
+    }
+
+    #[test]
+    fn malformed_frames_get_the_right_error() {
+        assert_eq!(broken(b"not json"), (None, code::PARSE));
+        assert_eq!(broken(b"17"), (None, code::INVALID_REQUEST));
+        assert_eq!(
+            broken(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"\xff\"}"),
+            (Some("3".into()), code::PARSE)
+        );
+        assert_eq!(broken(br#"{"jsonrpc":"2.0","id":null,"method":"m"}"#), (None, code::INVALID_REQUEST));
+        assert_eq!(
+            broken(br#"{"jsonrpc":"1.0","id":4,"method":"m"}"#),
+            (Some("4".into()), code::INVALID_REQUEST)
+        );
+        assert_eq!(
+            broken(br#"{"jsonrpc":"2.0","id":4,"method":"m","params":3}"#),
+            (Some("4".into()), code::INVALID_REQUEST)
+        );
+        assert_eq!(broken(br#"{"jsonrpc":"2.0","id":4,"id":5,"method":"m"}"#).1, code::INVALID_REQUEST);
+        assert_eq!(broken(b"[]"), (None, code::INVALID_REQUEST));
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":9,"method":"m","params":{}1{}}}"#,
+            "[".repeat(70),
+            "]".repeat(70)
+        );
+        assert_eq!(broken(deep.as_bytes()), (Some("9".into()), code::INVALID_REQUEST));
+    }
+
+    #[test]
+    fn long_frames_still_tell_their_id() {
+        let check = |head: &str, tail: &str, id: Option<&str>| {
+            let found = Malformed::too_long(head.as_bytes(), tail.as_bytes(), 16).id;
+            assert_eq!(found.as_ref().map(Id::as_json), id);
+        };
+        check(r#"{"jsonrpc":"2.0","id":12,"result":{"id":3"#, "", Some("12"));
+        check(r#"{"result":{"id":3,"#, r#"x"},"jsonrpc":"2.0","id":"a"}"#, Some("\"a\""));
+        check(r#"{"result":{"id":3,"#, r#""id":3}}"#, None);
+    }
+
+    #[test]
+    fn writing_is_the_inverse_of_reading() {
+        let mut out = Vec::new();
+        write_request(&mut out, &Id::number(3), "a\"b", Some("{ }"));
+        assert_eq!(out, br#"{"jsonrpc":"2.0","id":3,"method":"a\"b","params":{ }}"#);
+        out.clear();
+        write_response(&mut out, None, &Err(RpcError::new(-1, "x")));
+        assert_eq!(out, br#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"x"}}"#);
+    }
+}
