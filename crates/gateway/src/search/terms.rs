@@ -1,0 +1,144 @@
+//! Text into words, words into stems: Unicode folded, names split on case and punctuation, scripts without
+//! spaces cut into pairs of characters. The same path for documents and queries, so that they meet.
+
+use std::borrow::Cow;
+
+use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+use super::synonyms;
+
+/// No word is longer: the rest of a longer one is dropped, on both sides alike.
+const WORD_BYTES: usize = 40;
+
+/// A piece of text that can be looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word {
+    /// Lower-case, at most `WORD_BYTES` and one character.
+    pub(super) text: String,
+    /// How it follows the word before it.
+    pub(super) link: Link,
+}
+
+/// How a word follows the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// First, or after a space.
+    Apart,
+    /// In the same identifier or compound: `pull_request`, `GitHub`, `e-mail`.
+    Glued,
+    /// A run of a script without spaces: not a word yet, see [`pairs`].
+    Run,
+}
+
+/// The words of a text, reading at most `max_chars` of its characters.
+pub(super) fn words(text: &str, max_chars: usize) -> Vec<Word> {
+    // Compatibility forms (full width, ligatures) and accents are folded; one character may become many, so
+    // the bound is set before and after. Invisible characters are as if not there.
+    let folded = text.chars().take(max_chars).nfkd().filter(|c| !('\u{300}'..='\u{36f}').contains(c)).nfc();
+    let chars: Vec<char> = folded.filter(|c| !is_invisible(*c)).take(max_chars).collect();
+    let mut out: Vec<Word> = Vec::new();
+    let mut link = Link::Apart;
+    let mut previous = None;
+    for (at, &c) in chars.iter().enumerate() {
+        if is_word(c) {
+            let rest = chars.get(at + 1..).unwrap_or_default();
+            match (previous, out.last_mut()) {
+                (Some(p), Some(word)) if !parts(p, c, rest) => extend(&mut word.text, c),
+                _ => {
+                    let mut text = String::new();
+                    extend(&mut text, c);
+                    out.push(Word { text, link: if is_unspaced(c) { Link::Run } else { link } });
+                }
+            }
+            previous = Some(c);
+            link = Link::Glued;
+        } else {
+            previous = None;
+            if !matches!(c, '_' | '-' | '.' | ':' | '/' | '\u{2010}' | '\u{2011}') {
+                link = Link::Apart;
+            }
+        }
+    }
+    out
+}
+
+fn extend(text: &mut String, c: char) {
+    // A run is as long as it is: it is cut into pairs later.
+    if is_unspaced(c) || text.len() < WORD_BYTES {
+        text.extend(c.to_lowercase());
+    }
+}
+
+/// Whether a new word begins at `c`, which follows `previous` directly.
+fn parts(previous: char, c: char, rest: &[char]) -> bool {
+    if is_unspaced(previous) != is_unspaced(c) {
+        return true;
+    }
+    if !c.is_uppercase() {
+        return false;
+    }
+    if !previous.is_uppercase() {
+        return true;
+    }
+    // The last capital of a run belongs to what follows (`HTTPServer`), unless that is a plural's `s` (`PRs`).
+    match rest {
+        ['s'] => false,
+        ['s', after, ..] if !after.is_lowercase() => false,
+        [next, ..] => next.is_lowercase(),
+        [] => false,
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || is_combining_mark(c)
+}
+
+/// Format characters that show nothing: soft hyphen, zero width, direction marks, variation selectors, tags.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Scripts written without spaces between words (Thai, Lao, Myanmar, Khmer, Han, kana), and Hangul, whose
+/// words carry particles: pairs of characters find them where whole words would not.
+fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
+        | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// The pairs of neighbouring characters in a run.
+pub(super) fn pairs(run: &str) -> impl Iterator<Item = String> + '_ {
+    run.chars().zip(run.chars().skip(1)).map(|(a, b)| String::from_iter([a, b]))
+}
+
+/// The stem a word is indexed under, abbreviations written out; words of scripts without a stemmer are their own.
+pub(super) fn stem(word: &str) -> Cow<'_, str> {
+    let word = synonyms::written_out(word);
+    let all = |of: fn(&char) -> bool| word.chars().all(|c| of(&c));
+    let algorithm = if word.len() < 3 {
+        return Cow::Borrowed(word);
+    } else if all(char::is_ascii_lowercase) {
+        Algorithm::English
+    } else if all(|c| ('\u{430}'..='\u{44f}').contains(c)) {
+        Algorithm::Russian
+    } else if all(|c| ('\u{3b1}'..='\u{3c9}').contains(c)) {
+        Algorithm::Greek
+    } else {
+        return Cow::Borrowed(word);
+    };
+    Stemmer::create(algorithm).stem(word)
+}
+
+/// Words that say nothing about which tool is meant.
+const FILLERS: &str = "a about all also an and any are as at be but by can could d did do does for from had has have \
+        help how i if in into is it its let ll m may me must my need not of on onto or our out over \
+        please re s should so some somebody someone something t than that the their them then there \
+        these they this those to tool tools us use used using ve via want was we were what when where \
+        which who will with would yet you your";
+
+/// Whether a word is a filler.
+pub(super) fn is_filler(word: &str) -> bool {
+    word.len() <= "something".len() && FILLERS.split(' ').any(|filler| filler == word)
+}
