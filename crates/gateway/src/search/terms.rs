@@ -34,10 +34,7 @@ pub(super) enum Link {
 
 /// The words of a text, reading at most `max_chars` of its characters.
 pub(super) fn words(text: &str, max_chars: usize) -> Vec<Word> {
-    // Compatibility forms (full width, ligatures) and accents are folded; one character may become many, so
-    // the bound is set before and after. Invisible characters are as if not there.
-    let folded = text.chars().take(max_chars).nfkd().filter(|c| !('\u{300}'..='\u{36f}').contains(c)).nfc();
-    let chars: Vec<char> = folded.filter(|c| !is_invisible(*c)).take(max_chars).collect();
+    let chars = folded(text, max_chars);
     let mut out: Vec<Word> = Vec::new();
     let mut link = Link::Apart;
     let mut previous = None;
@@ -62,6 +59,16 @@ pub(super) fn words(text: &str, max_chars: usize) -> Vec<Word> {
         }
     }
     out
+}
+
+/// Compatibility forms (full width, ligatures) and accents are folded; one character may become many, so the
+/// bound is set before and after. Invisible characters are as if not there.
+fn folded(text: &str, max_chars: usize) -> Vec<char> {
+    if text.is_ascii() {
+        return text.chars().take(max_chars).collect();
+    }
+    let folded = text.chars().take(max_chars).nfkd().filter(|c| !('\u{300}'..='\u{36f}').contains(c)).nfc();
+    folded.filter(|c| !is_invisible(*c)).take(max_chars).collect()
 }
 
 fn extend(text: &mut String, c: char) {
