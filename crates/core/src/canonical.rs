@@ -9,7 +9,7 @@ use std::{slice, vec};
 
 use serde_json::{Number, Value};
 
-use crate::strict_json::Decimal;
+use crate::strict_json::print_double;
 
 /// The canonical form as text.
 pub fn to_string(value: &Value) -> String {
@@ -84,25 +84,23 @@ fn begin<'v>(value: &'v Value, out: &mut String, open: &mut Vec<Open<'v>>) {
     }
 }
 
-/// RFC 8785 orders keys by UTF-16 units, where U+10000 and above come before U+E000 to U+FFFF.
+/// RFC 8785 orders keys by UTF-16 units. That is the order of UTF-8 bytes, but for one thing: U+10000 and above (first
+/// byte F0 and up) come before U+E000 to U+FFFF (first byte EE or EF).
 fn utf16_order(left: &str, right: &str) -> Ordering {
-    if left.is_ascii() && right.is_ascii() {
-        left.cmp(right)
-    } else {
-        left.encode_utf16().cmp(right.encode_utf16())
+    let rank = |byte: u8| if matches!(byte, 0xEE | 0xEF) { byte | 0x10 } else { byte };
+    match left.bytes().zip(right.bytes()).find(|(left, right)| left != right) {
+        Some((left, right)) => rank(left).cmp(&rank(right)),
+        None => left.len().cmp(&right.len()),
     }
 }
 
 fn write_number(number: &Number, out: &mut String) {
-    if number.is_f64() {
-        let double = number.as_f64().unwrap_or_default();
-        if double < 0.0 {
-            out.push('-');
-        }
-        Decimal::shortest(double).write(out);
-    } else {
+    match number.as_f64().filter(|_| number.is_f64()) {
+        Some(double) => out.push_str(&print_double(double)),
         // Integers print their digits; a `String` takes everything it is given.
-        let _ = write!(out, "{number}");
+        None => {
+            let _ = write!(out, "{number}");
+        }
     }
 }
 
@@ -142,6 +140,23 @@ mod tests {
         let text = |number: u64| to_string(&Value::from(number));
         assert_eq!(text((1 << 53) + 1), "9007199254740993");
         assert_eq!(text(u64::MAX), "18446744073709551615");
+    }
+
+    #[test]
+    fn keys_are_ordered_as_utf16() {
+        let samples =
+            "\u{0}a\u{7f}\u{80}\u{7ff}\u{800}\u{d7ff}\u{e000}\u{efff}\u{f000}\u{ffff}\u{10000}\u{10ffff}";
+        let mut words: Vec<String> = samples.chars().map(String::from).collect();
+        words.extend(
+            samples.chars().flat_map(|first| samples.chars().map(move |second| format!("{first}{second}"))),
+        );
+        words.push(String::new());
+        for left in &words {
+            for right in &words {
+                let expect = left.encode_utf16().cmp(right.encode_utf16());
+                assert_eq!(utf16_order(left, right), expect, "{left:?} {right:?}");
+            }
+        }
     }
 
     #[test]

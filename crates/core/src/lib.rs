@@ -1,1 +1,25 @@
-//! placeholder head
+//! The law of Countersign: who may do what, when, and with whose agreement.
+//! Pure and total: no I/O, no clock, no randomness, no async; `now` and nonces are arguments.
+
+pub mod call;
+pub mod canonical;
+pub mod confirm;
+pub mod digest;
+pub mod duration;
+pub mod effect;
+pub mod envelope;
+pub mod gate;
+pub mod grant;
+pub mod ids;
+pub mod intent;
+pub mod mode;
+pub mod plan;
+pub mod preview;
+pub mod record;
+pub mod redact;
+pub mod refusal;
+pub mod role;
+pub mod rules;
+pub mod strict_json;
+pub mod tool;
+pub mod words;

@@ -8,7 +8,7 @@ mod parser;
 
 use serde_json::Value;
 
-pub(crate) use decimal::Decimal;
+pub(crate) use decimal::print as print_double;
 pub use fault::{StrictError, StrictFault};
 
 /// Deeper limits than this are read as this: a value that deep is freed by recursion, which needs stack.

@@ -1,7 +1,5 @@
-//! Numbers: the shortest decimal of a double, its text as RFC 8785 wants it, and the judgement whether a written number
-//! survives a double. Never rounds: a number passes with its value intact or not at all.
-
-use std::fmt::{self, Write as _};
+//! Numbers: how RFC 8785 prints a double, and the judgement whether a written number survives becoming one.
+//! Never rounds: a number passes with its value intact or not at all.
 
 use serde_json::Number;
 
@@ -29,7 +27,14 @@ pub(super) struct Literal<'t> {
     pub(super) exponent: Option<&'t str>,
 }
 
-impl Literal<'_> {
+impl<'t> Literal<'t> {
+    /// The pieces of a printed double without its sign.
+    fn split(text: &'t str) -> Self {
+        let (mantissa, exponent) = text.split_once('e').map_or((text, None), |(m, e)| (m, Some(e)));
+        let (whole, fraction) = mantissa.split_once('.').map_or((mantissa, None), |(w, f)| (w, Some(f)));
+        Self { text, negative: false, whole, fraction, exponent }
+    }
+
     /// The number to keep, or why it cannot be kept unchanged.
     pub(super) fn number(self) -> Result<Number, StrictFault> {
         let is_integer = self.fraction.is_none() && self.exponent.is_none();
@@ -44,12 +49,11 @@ impl Literal<'_> {
         if written.mantissa == 0 {
             return integer(self.negative, 0).ok_or(StrictFault::NegativeZero);
         }
-        let double = written.double();
-        let shortest = Decimal::shortest(double);
-        if shortest != written {
+        let double = self.double(written);
+        if double.is_infinite() || !written.prints_from(double) {
             return Err(self.changes(double));
         }
-        match shortest.integer() {
+        match written.integer() {
             None if is_integer => Err(self.changes(double)),
             None => fraction(self.negative, double),
             Some(size) if double as u128 != size => Err(changes(self.text, self.negative, double as u128)),
@@ -58,6 +62,18 @@ impl Literal<'_> {
                 None => fraction(self.negative, double),
             },
         }
+    }
+
+    /// The nearest double without its sign; infinite beyond the range.
+    fn double(self, written: Decimal) -> f64 {
+        // The standard library cuts exponents that only a very long text can make up for; there the decimal speaks.
+        let nearest = match (self.text.len(), written.exponent) {
+            (..=64, _) => self.text.parse(),
+            (_, 401..) => Ok(f64::INFINITY),
+            (_, ..=-401) => Ok(0.0),
+            (_, exponent) => format!("{}e{exponent}", written.mantissa).parse(),
+        };
+        nearest.map_or(f64::INFINITY, f64::abs)
     }
 
     /// The exact value, or nothing if it has more digits than the shortest decimal of any double.
@@ -97,12 +113,8 @@ impl Literal<'_> {
         if double.is_infinite() {
             return StrictFault::NumberOverflow;
         }
-        let mut becomes = String::new();
-        if self.negative {
-            becomes.push('-');
-        }
-        Decimal::shortest(double).write(&mut becomes);
-        StrictFault::NumberChanges { text: self.text.to_owned(), becomes }
+        let sign = if self.negative { "-" } else { "" };
+        StrictFault::NumberChanges { text: self.text.to_owned(), becomes: format!("{sign}{}", print(double)) }
     }
 }
 
@@ -121,7 +133,7 @@ pub(super) fn check(number: &Number) -> Result<(), StrictFault> {
         return Err(StrictFault::NegativeZero);
     }
     let (negative, double) = (double < 0.0, double.abs());
-    match Decimal::shortest(double).integer() {
+    match Literal::split(&print(double)).decimal().and_then(Decimal::integer) {
         Some(size) if double as u128 != size => {
             let sign = if negative { "-" } else { "" };
             Err(changes(&format!("{sign}{size}"), negative, double as u128))
@@ -135,7 +147,7 @@ fn check_integer(negative: bool, size: u64) -> Result<(), StrictFault> {
         return Ok(());
     }
     let double = size as f64;
-    let printed = Decimal::shortest(double).integer().unwrap_or_default();
+    let printed = Literal::split(&print(double)).decimal().and_then(Decimal::integer).unwrap_or_default();
     let wide = u128::from(size);
     let becomes = if printed != wide { printed } else { double as u128 };
     if becomes == wide {
@@ -163,115 +175,69 @@ fn fraction(negative: bool, double: f64) -> Result<Number, StrictFault> {
     Number::from_f64(if negative { -double } else { double }).ok_or(StrictFault::NumberOverflow)
 }
 
+/// A finite double as RFC 8785 prints it: ECMAScript's shortest decimal, the even one where two are as near.
+/// The standard library's shortest form will not do, it breaks such ties the other way.
+pub(crate) fn print(double: f64) -> String {
+    // Only what is not finite has no text, and `serde_json` keeps no such number; its own word for them is `null`.
+    serde_json_canonicalizer::to_string(&double).unwrap_or_else(|_| "null".to_owned())
+}
+
 /// `mantissa` times ten to the `exponent`, without trailing zeros in the mantissa; zero is 0 times 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Decimal {
+struct Decimal {
     mantissa: u64,
     exponent: i64,
 }
 
 impl Decimal {
-    /// The shortest decimal that reads back as this double, the nearest one where several are as short.
-    /// The sign is left aside; the double must be finite.
-    pub(crate) fn shortest(double: f64) -> Self {
-        let mut digits = Digits::default();
-        // `{:e}` is the standard library's shortest form; `Digits` takes it apart without a buffer and cannot fail.
-        let _ = write!(digits, "{:e}", double.abs());
-        digits.decimal()
+    /// How many digits stand before the point when no exponent is written; less than one for small fractions.
+    fn point(self) -> i64 {
+        i64::from(self.mantissa.checked_ilog10().unwrap_or(0)) + 1 + self.exponent
     }
 
-    /// The nearest double; infinite beyond the range.
-    fn double(self) -> f64 {
-        // Seventeen digits cannot bring an exponent of this size back into range; short texts parse fast.
-        match self.exponent {
-            401.. => f64::INFINITY,
-            ..=-401 => 0.0,
-            exponent => format!("{}e{exponent}", self.mantissa).parse().unwrap_or(f64::INFINITY),
-        }
-    }
-
-    /// Digits of the mantissa, and how many digits stand before the point.
-    fn shape(self) -> (i64, i64) {
-        let length = i64::from(self.mantissa.checked_ilog10().unwrap_or(0)) + 1;
-        (length, length.saturating_add(self.exponent))
-    }
-
-    /// The value, if [`Decimal::write`] writes it as an integer.
+    /// The value, if RFC 8785 prints it as an integer.
     fn integer(self) -> Option<u128> {
-        let (_, point) = self.shape();
-        let zeros = u32::try_from(self.exponent).ok().filter(|_| point <= 21)?;
+        let zeros = u32::try_from(self.exponent).ok().filter(|_| self.point() <= 21)?;
         Some(u128::from(self.mantissa) * 10u128.pow(zeros))
     }
 
-    /// Writes it as ECMAScript's `Number::toString` does, which is what RFC 8785 asks for.
-    pub(crate) fn write(self, out: &mut String) {
-        let digits = self.mantissa.to_string();
-        let (length, point) = self.shape();
-        let zeros = |count: i64| std::iter::repeat_n('0', usize::try_from(count).unwrap_or(0));
-        let split = |at: i64| usize::try_from(at).ok().and_then(|at| digits.split_at_checked(at));
-        match point {
-            1..=21 if length <= point => {
-                out.push_str(&digits);
-                out.extend(zeros(point - length));
-            }
-            1..=21 => {
-                let (whole, fraction) = split(point).unwrap_or((&digits, ""));
-                out.extend([whole, ".", fraction]);
-            }
-            -5..=0 => {
-                out.push_str("0.");
-                out.extend(zeros(-point));
-                out.push_str(&digits);
-            }
-            _ => {
-                let (first, rest) = split(1).unwrap_or((&digits, ""));
-                out.extend([first, if rest.is_empty() { "" } else { "." }, rest]);
-                out.push_str(if point > 0 { "e+" } else { "e-" });
-                out.push_str(&(point - 1).unsigned_abs().to_string());
-            }
-        }
+    /// Whether the nearest double of this, which is the one given, prints as this.
+    fn prints_from(self, double: f64) -> bool {
+        // Decimals of up to 15 digits meet no two in one double while doubles are normal. Then the shortest decimal of
+        // the double, which has no more digits than this one, is this one: there is no need to print it.
+        let always = self.mantissa < 1_000_000_000_000_000 && (-300..300).contains(&self.point());
+        always || Literal::split(&print(double)).decimal() == Some(self)
     }
 }
 
-/// Takes `1.234e-5` apart as it is written.
-#[derive(Default)]
-struct Digits {
-    mantissa: u64,
-    exponent: i64,
-    after_point: i64,
-    part: Part,
-    exponent_negative: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Clone, Copy, Default)]
-enum Part {
-    #[default]
-    Whole,
-    Fraction,
-    Exponent,
-}
-
-impl Digits {
-    fn decimal(&self) -> Decimal {
-        let exponent = if self.exponent_negative { -self.exponent } else { self.exponent };
-        Decimal { mantissa: self.mantissa, exponent: exponent - self.after_point }
+    #[test]
+    fn a_decimal_is_its_value_whatever_the_spelling() {
+        let check = |text, expect: Option<(u64, i64)>| {
+            let decimal = Literal::split(text).decimal();
+            assert_eq!(decimal.map(|d| (d.mantissa, d.exponent)), expect, "{text}");
+        };
+        check("0", Some((0, 0)));
+        check("0.000e77", Some((0, 0)));
+        check("1", Some((1, 0)));
+        check("100", Some((1, 2)));
+        check("100.0e-2", Some((1, 0)));
+        check("0.00120", Some((12, -4)));
+        check("1.7976931348623157e+308", Some((17976931348623157, 292)));
+        check("100000000000000000000", Some((1, 20)));
+        check("123456789012345678", None);
+        check("1.00000000000000000", Some((1, 0)));
+        check("1.00000000000000001", None);
+        check("1e-99999999999999999999", Some((1, -FAR)));
     }
-}
 
-impl fmt::Write for Digits {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            match (byte, self.part) {
-                (b'.', _) => self.part = Part::Fraction,
-                (b'e', _) => self.part = Part::Exponent,
-                (b'-', _) => self.exponent_negative = true,
-                (digit, Part::Exponent) => self.exponent = self.exponent * 10 + i64::from(digit & 0x0F),
-                (digit, Part::Whole | Part::Fraction) => {
-                    self.mantissa = self.mantissa * 10 + u64::from(digit & 0x0F);
-                    self.after_point += i64::from(matches!(self.part, Part::Fraction));
-                }
-            }
-        }
-        Ok(())
+    #[test]
+    fn ties_are_printed_even() {
+        // 600000000000000.25 and .75, each half way between two decimals of its length.
+        assert_eq!(print(2_400_000_000_000_001.0 / 4.0), "600000000000000.2");
+        assert_eq!(print(2_400_000_000_000_003.0 / 4.0), "600000000000000.8");
     }
 }

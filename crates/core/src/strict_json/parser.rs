@@ -23,7 +23,6 @@ pub(super) fn read(text: &str, limits: Limits) -> Read<Value> {
         return parser.fail(StrictFault::Empty);
     }
     loop {
-        // INVARIANT (bounded nesting): `open` never holds more than `limits.depth`; `nest` upholds it.
         let Some(value) = parser.begin()? else { continue };
         let Some(whole) = parser.settle(value)? else { continue };
         parser.skip_space();
@@ -143,7 +142,13 @@ impl<'t> Parser<'t> {
         }
         self.keys += 1;
         let key = self.string()?;
-        if members.contains_key(&key) {
+        // In a small object looking is faster than hashing.
+        let known = if members.len() <= 8 {
+            members.keys().any(|known| *known == key)
+        } else {
+            members.contains_key(&key)
+        };
+        if known {
             return fail_at(start, StrictFault::DuplicateKey(key));
         }
         self.skip_space();
@@ -190,11 +195,8 @@ impl<'t> Parser<'t> {
     /// Reads a string, unescaped.
     fn string(&mut self) -> Read<String> {
         self.at += 1;
-        let mut out = String::new();
+        let mut out = self.plain_run().to_owned();
         loop {
-            let from = self.at;
-            self.at += self.rest().iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..=0x1F)).count();
-            out.push_str(self.since(from));
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -204,7 +206,15 @@ impl<'t> Parser<'t> {
                 Some(_) => return self.syntax("a control character in a string must be escaped"),
                 None => return self.syntax("the text ends inside a string"),
             }
+            out.push_str(self.plain_run());
         }
+    }
+
+    /// What stands in a string up to the next quote, backslash or control character.
+    fn plain_run(&mut self) -> &'t str {
+        let from = self.at;
+        self.at += self.rest().iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..=0x1F)).count();
+        self.since(from)
     }
 
     /// Reads one escape, both halves of a surrogate pair included.
@@ -257,8 +267,9 @@ impl<'t> Parser<'t> {
     }
 
     fn skip_space(&mut self) {
-        let space = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\n' | b'\r');
-        self.at += self.rest().iter().take_while(space).count();
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
     }
 
     fn rest(&self) -> &'t [u8] {

@@ -1,0 +1,193 @@
+//! A call as it reaches the gate: who, which tool, which arguments, what was declared, what was brought back.
+//! Arguments are parsed strictly once, here; what is hashed is what is sent.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::canonical;
+use crate::confirm::Brought;
+use crate::digest::{Digest, Domain};
+use crate::effect::Effect;
+use crate::ids::{CredentialId, FullName, PrincipalId, SessionId, UpstreamId};
+use crate::intent::{Door, Spoken};
+use crate::mode::Mode;
+use crate::record::Source;
+use crate::role::Role;
+use crate::strict_json::{self, StrictError};
+use crate::tool::Tool;
+
+/// The arguments of a call: an object that has exactly one meaning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arguments {
+    value: Map<String, Value>,
+    sent: String,
+    canonical: String,
+    digest: Digest,
+}
+
+/// Why arguments were refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ArgumentFault {
+    /// The text has no single meaning.
+    #[error("{0}")]
+    NotStrict(#[from] StrictError),
+    /// Not an object.
+    #[error("arguments must be an object")]
+    NotAnObject,
+}
+
+impl Arguments {
+    /// Parses strictly: duplicate keys, numbers that would change and the like are refused.
+    pub fn parse(text: &[u8]) -> Result<Self, ArgumentFault> {
+        match strict_json::parse(text)? {
+            Value::Object(value) => {
+                // INVARIANT (sent = hashed = shown): the text was valid UTF-8 when it was parsed.
+                let sent = String::from_utf8_lossy(text).into_owned();
+                Ok(Self::from_checked(value, sent))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err(ArgumentFault::NotAnObject)
+            }
+        }
+    }
+
+    /// No arguments at all.
+    pub fn none() -> Self {
+        Self::from_checked(Map::new(), "{}".to_owned())
+    }
+
+    fn from_checked(value: Map<String, Value>, sent: String) -> Self {
+        let value = Value::Object(value);
+        let canonical = canonical::to_string(&value);
+        let digest = Digest::of(Domain::Arguments, canonical.as_bytes());
+        let Value::Object(value) = value else { return Self::none() };
+        Self { value, sent, canonical, digest }
+    }
+
+    /// The same arguments with one set to a value that passes the strict check (rules are checked when read).
+    #[must_use]
+    pub fn with(self, name: &str, value: Value) -> Self {
+        let mut members = self.value;
+        members.insert(name.to_owned(), value);
+        let sent = canonical::to_string(&Value::Object(members.clone()));
+        Self::from_checked(members, sent)
+    }
+
+    /// As members.
+    pub fn value(&self) -> &Map<String, Value> {
+        &self.value
+    }
+
+    /// The text as it came.
+    pub fn text(&self) -> &str {
+        &self.sent
+    }
+
+    /// The one text all equal arguments share.
+    pub fn canonical(&self) -> &str {
+        &self.canonical
+    }
+
+    /// The digest of the canonical text.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The value at a dotted path, `*` not allowed.
+    pub fn at(&self, path: &str) -> Option<&Value> {
+        let mut parts = path.split('.');
+        let mut here = self.value.get(parts.next()?)?;
+        for part in parts {
+            here = match here {
+                Value::Object(members) => members.get(part)?,
+                Value::Array(items) => items.get(part.parse::<usize>().ok()?)?,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+            };
+        }
+        Some(here)
+    }
+}
+
+impl Serialize for Arguments {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.canonical)
+    }
+}
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::parse(text.as_bytes()).map_err(serde::de::Error::custom)
+    }
+}
+
+/// How far a line reaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scopes {
+    /// Upstreams it may use; none means all.
+    pub upstreams: Option<Vec<UpstreamId>>,
+    /// Effects it may cause; none means all.
+    pub effects: Option<Vec<Effect>>,
+    /// The highest mode it may use.
+    pub max_mode: Mode,
+}
+
+impl Scopes {
+    /// Everything.
+    pub const fn all() -> Self {
+        Self { upstreams: None, effects: None, max_mode: Mode::Execute }
+    }
+}
+
+/// Who is on the line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The principal.
+    pub principal: PrincipalId,
+    /// The credential that opened the line, where one did.
+    pub credential: Option<CredentialId>,
+    /// The role, fixed when the line was opened.
+    pub role: Role,
+    /// The session.
+    pub session: SessionId,
+    /// Through which door the line came.
+    pub source: Source,
+    /// How far the line reaches.
+    pub scopes: Scopes,
+}
+
+/// What the catalogue says of the tool that was named.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// Pinned and as it was accepted.
+    Accepted(Arc<Tool>),
+    /// Not what was accepted: withheld until a person looks.
+    Changed(Arc<Tool>),
+    /// Withheld, with a registered reason (`tool_new`, `tool_collision`, …).
+    Quarantined(Arc<Tool>, &'static str),
+    /// No such tool; the nearest names.
+    Unknown(Vec<String>),
+}
+
+/// A request to run a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// Who asks.
+    pub caller: Caller,
+    /// The tool as it was named.
+    pub name: FullName,
+    /// What the catalogue says of it.
+    pub standing: Standing,
+    /// With which arguments.
+    pub arguments: Arguments,
+    /// Through which door.
+    pub door: Door,
+    /// What was said about intent.
+    pub intent: Spoken,
+    /// The call's own mode, as text: judged in its place.
+    pub mode: Option<String>,
+    /// What was brought back.
+    pub brought: Brought,
+}

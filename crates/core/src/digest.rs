@@ -1,0 +1,168 @@
+//! Digests: SHA-256 values with a domain tag per use, so that bytes hashed for one purpose never
+//! stand for another. The plan hash and the tool fingerprint are plain by contract. Never keyed, never truncated.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// What a digest is for. The tag is hashed before the bytes, with a zero byte between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// Canonical arguments of a call.
+    Arguments,
+    /// A value kept out of a record by `redact`.
+    Redacted,
+    /// A preview as it was shown.
+    Preview,
+    /// The rules a decision was made under.
+    Policy,
+    /// A result of an upstream.
+    Outcome,
+    /// A confirm token at rest.
+    Token,
+    /// A card's nonce at rest.
+    Nonce,
+    /// A credential at rest.
+    Credential,
+    /// One row of the ledger.
+    LedgerRow,
+    /// The head of a ledger chain that has no rows.
+    LedgerGenesis,
+}
+
+impl Domain {
+    /// The tag that is hashed first.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Domain::Arguments => "countersign/arguments/v1",
+            Domain::Redacted => "countersign/redacted/v1",
+            Domain::Preview => "countersign/preview/v1",
+            Domain::Policy => "countersign/policy/v1",
+            Domain::Outcome => "countersign/outcome/v1",
+            Domain::Token => "countersign/token/v1",
+            Domain::Nonce => "countersign/nonce/v1",
+            Domain::Credential => "countersign/credential/v1",
+            Domain::LedgerRow => "countersign/ledger-row/v1",
+            Domain::LedgerGenesis => "countersign/ledger-genesis/v1",
+        }
+    }
+}
+
+/// A SHA-256 value, written as 64 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// SHA-256 over the domain's tag, a zero byte and the bytes.
+    pub fn of(domain: Domain, bytes: &[u8]) -> Self {
+        let mut sha = Sha256::new();
+        sha.update(domain.tag().as_bytes());
+        sha.update([0]);
+        sha.update(bytes);
+        Self(sha.finalize().into())
+    }
+
+    /// SHA-256 over the bytes alone: for the plan hash and the tool fingerprint, whose shapes the contract fixes.
+    pub fn plain(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The 32 bytes.
+    pub const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// From 32 bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// 64 lower-case hex digits.
+    pub fn hex(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The text is not 64 lower-case hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a digest is 64 lower-case hex digits")]
+pub struct NotADigest;
+
+impl FromStr for Digest {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, NotADigest> {
+        fn nibble(byte: u8) -> Option<u8> {
+            match byte {
+                b'0'..=b'9' => Some(byte - b'0'),
+                b'a'..=b'f' => Some(byte - b'a' + 10),
+                _ => None,
+            }
+        }
+        let bytes = text.as_bytes();
+        if bytes.len() != 64 {
+            return Err(NotADigest);
+        }
+        let mut out = [0u8; 32];
+        for (slot, pair) in out.iter_mut().zip(bytes.chunks_exact(2)) {
+            let [high, low] = pair else { return Err(NotADigest) };
+            *slot = nibble(*high).ok_or(NotADigest)? << 4 | nibble(*low).ok_or(NotADigest)?;
+        }
+        Ok(Self(out))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_is_sha256_as_everyone_computes_it() {
+        assert_eq!(
+            Digest::plain(b"abc").hex(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn domains_never_meet() {
+        assert_ne!(Digest::of(Domain::Token, b"x"), Digest::of(Domain::Nonce, b"x"));
+        assert_ne!(Digest::of(Domain::Token, b""), Digest::plain(b"countersign/token/v1"));
+    }
+
+    #[test]
+    fn hex_survives_a_round_trip_and_bad_hex_is_refused() {
+        let digest = Digest::of(Domain::Policy, b"rules");
+        assert_eq!(digest.hex().parse(), Ok(digest));
+        for bad in ["", "00", &"G".repeat(64), &"A".repeat(64), &"é".repeat(32)] {
+            assert_eq!(bad.parse::<Digest>(), Err(NotADigest), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The gate: the one place where a call is judged. A straight line, pure and total; every refusal is a value.
+//! It dispatches nothing, stores nothing, and knows neither clock nor wire.
+
+mod permit;
+mod snapshot;
+mod verdict;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+pub use permit::{Permit, Redemption, Spend, token_digest};
+pub use snapshot::{NoLimits, NoSchema, Schema, SchemaFault, Snapshot, Usage, Writes};
+pub use verdict::{Draft, DryRun, Explanation, Refused, Verdict};
+
+use crate::call::{Call, Standing};
+use crate::confirm::{Asker, Held, Kind, Need, Strength, check_strength, check_token};
+use crate::effect::{Classified, Effect, classify, declared};
+use crate::intent::{Intent, against_server};
+use crate::mode::{Mode, ModeSources};
+use crate::preview::{self, Style};
+use crate::record::CallRecord;
+use crate::refusal::{Code, NextAction, Refusal};
+use crate::role::Role;
+use crate::rules::{Facts, Field, Resolution};
+use crate::tool::Tool;
+
+/// Judges a call: `identify → resolve → role → intent → rules → mode → schema → preview → confirm`.
+///
+/// INVARIANT (one gate): a [`Permit`] is made here and nowhere else, and can't be copied.
+pub fn judge(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Verdict {
+    let mut record = CallRecord::begin(&call, law.redactor);
+    match weigh(call, law, now, &mut record) {
+        Ok(verdict) => verdict,
+        Err(refusal) => Verdict::Refuse(Refused { refusal, record }),
+    }
+}
+
+fn weigh(mut call: Call, law: &Snapshot<'_>, now: Timestamp, record: &mut CallRecord) -> Result<Verdict, Refusal> {
+    let phase_two = comes_back(&call);
+    let tool = resolve(&call, phase_two)?;
+    let own_mode = own_mode(&call);
+    let mode = ModeSources {
+        call: own_mode.as_ref().ok().copied().flatten(),
+        session: law.session_mode,
+        configured: law.configured_mode,
+    }
+    .resolve();
+    let spoken = call.intent.declare(call.door);
+    let facts = Facts {
+        name: &call.name,
+        tool: Some(&tool),
+        arguments: call.arguments.value(),
+        caller: &call.caller,
+        intent: spoken.as_ref().ok().and_then(Option::as_ref),
+        mode,
+        now,
+    };
+    let rules = law.rules.resolve(&facts);
+    record.arguments = law.redactor.clean(call.arguments.value(), &rules.redact);
+
+    check_role(&call, &rules)?;
+    let intent = spoken?;
+    record.intent = intent.clone();
+    let warnings = check_intent(&call, law, &tool, &rules, intent.as_ref())?;
+
+    let classified = classify(rules.effect, tool.annotations, tool.name.as_str());
+    record.effect = Some(classified.effect);
+    let kind = rules.confirm.unwrap_or(default_kind(classified.effect));
+    let style = preview::style(&tool, rules.preview.as_ref());
+    let held = if phase_two && kind != Kind::None {
+        call.arguments = style.for_apply(call.arguments);
+        Some(check_token(&call.brought, law.held, asker(&call), now)?)
+    } else {
+        None
+    };
+
+    check_rules(&call, law, &rules, classified.effect, now)?;
+    let need = need(&call, &rules, kind)?;
+    own_mode?;
+    record.mode = Some(mode);
+    check_mode(&call, mode)?;
+    if let Some(held) = held {
+        check_unchanged(held, &call, &tool, &rules, classified.effect)?;
+    }
+    let draft = Draft {
+        call,
+        tool,
+        classified,
+        need,
+        intent,
+        mode,
+        policy_digest: rules.digest(classified.effect),
+        style,
+        warnings,
+        rules,
+        record: record.clone(),
+    };
+    by_mode(draft, law, held, now)
+}
+
+/// Which rows of the mode table apply, every pair named.
+fn by_mode(draft: Draft, law: &Snapshot<'_>, held: Option<&Held>, now: Timestamp) -> Result<Verdict, Refusal> {
+    match (draft.classified.effect, draft.mode) {
+        (Effect::Read, Mode::Ask | Mode::Plan | Mode::Execute) => {
+            check_schema(&draft, law)?;
+            by_need(draft, law, held, now)
+        }
+        (Effect::Write | Effect::Destructive, Mode::Ask) => Ok(Verdict::Explain(Explanation::of(draft))),
+        (Effect::Write | Effect::Destructive, Mode::Plan) => {
+            check_schema(&draft, law)?;
+            Ok(Verdict::Preview(draft))
+        }
+        (Effect::Write | Effect::Destructive, Mode::Execute) => {
+            check_pause(law)?;
+            check_schema(&draft, law)?;
+            by_need(draft, law, held, now)
+        }
+    }
+}
+
+fn by_need(draft: Draft, law: &Snapshot<'_>, held: Option<&Held>, now: Timestamp) -> Result<Verdict, Refusal> {
+    if draft.need.kind == Kind::None {
+        return Ok(Verdict::Go(Permit::at_once(draft)));
+    }
+    if let Some(held) = held {
+        let approval = check_strength(held, &draft.call.brought, asker(&draft.call), now)?;
+        return Ok(Verdict::Redeem(Redemption::new(draft, held.plan.clone(), approval)));
+    }
+    // An explicit dry run is never turned into the real thing by a grant.
+    let dry = match &draft.style {
+        Style::Argument { arg, preview, .. } => draft.call.arguments.value().get(arg) == Some(preview),
+        Style::Companion { .. } | Style::Computed => false,
+    };
+    let mut ready = draft;
+    ready.call.arguments = ready.style.for_apply(ready.call.arguments);
+    let covering = law.grants.iter().filter(|_| !dry).find(|grant| {
+        let (caller, call) = (&ready.call.caller, &ready.call);
+        grant.covers(&caller.principal, &call.name, ready.tool.fingerprint, &call.arguments, &ready.need, now)
+    });
+    match covering {
+        Some(grant) => Ok(Verdict::Go(Permit::granted(ready, grant, now))),
+        None => Ok(Verdict::Hold(ready)),
+    }
+}
+
+fn asker(call: &Call) -> Asker<'_> {
+    Asker {
+        principal: &call.caller.principal,
+        session: &call.caller.session,
+        tool: &call.name,
+        arguments: &call.arguments,
+    }
+}
+
+/// Whether the call brings a plan back. With a mode of its own other than execute it is judged by that mode.
+fn comes_back(call: &Call) -> bool {
+    call.brought.is_phase_two() && matches!(call.mode.as_deref(), None | Some("execute"))
+}
+
+fn resolve(call: &Call, phase_two: bool) -> Result<Arc<Tool>, Refusal> {
+    let reachable = call.caller.scopes.upstreams.as_ref().is_none_or(|all| all.contains(&call.name.upstream));
+    if !reachable {
+        let message = format!("this line does not reach upstream `{}`", call.name.upstream);
+        return Err(Refusal::new(Code::ScopeForbidden, message));
+    }
+    match &call.standing {
+        Standing::Accepted(tool) => Ok(Arc::clone(tool)),
+        // A plan on a changed tool dies as a plan: the token checks come first, then `tool_changed`.
+        Standing::Changed(tool) if phase_two => Ok(Arc::clone(tool)),
+        Standing::Changed(_) => {
+            let message = format!("`{}` is not the tool that was accepted: its definition differs", call.name);
+            Err(Refusal::new(Code::ToolChanged, message).with("review", format!("countersign tools diff {}", call.name)))
+        }
+        Standing::Quarantined(_, reason) => {
+            let message = format!("`{}` is withheld until a person accepts it", call.name);
+            let refusal = Refusal::new(Code::ToolQuarantined, message).because(reason);
+            Err(refusal.with("review", format!("countersign tools show {}", call.name)))
+        }
+        Standing::Unknown(near) => {
+            let message = match near.first() {
+                Some(nearest) => format!("there is no tool `{}`; did you mean `{nearest}`?", call.name),
+                None => format!("there is no tool `{}`", call.name),
+            };
+            Err(Refusal::new(Code::ToolNotFound, message).with("did_you_mean", near.clone()))
+        }
+    }
+}
+
+fn own_mode(call: &Call) -> Result<Option<Mode>, Refusal> {
+    call.mode.as_deref().map(parse_mode).transpose()
+}
+
+/// Reads a mode as it is sent; an unknown one is refused naming the three.
+pub fn parse_mode(text: &str) -> Result<Mode, Refusal> {
+    text.parse().map_err(|_| {
+        Refusal::new(Code::ModeInvalid, format!("unknown mode `{text}`: must be ask, plan, or execute"))
+    })
+}
+
+/// Whether the line may use the mode at all.
+pub fn mode_within(mode: Mode, max: Mode) -> Result<(), Refusal> {
+    if mode <= max {
+        return Ok(());
+    }
+    let message = format!("mode `{mode}` is above this line's highest, `{max}`");
+    Err(Refusal::new(Code::ModeForbidden, message).with("max_mode", max.as_str()))
+}
+
+fn check_mode(call: &Call, mode: Mode) -> Result<(), Refusal> {
+    mode_within(mode, call.caller.scopes.max_mode)
+}
+
+fn check_role(call: &Call, rules: &Resolution) -> Result<(), Refusal> {
+    match (rules.role, call.caller.role) {
+        (Some(Role::Human), Role::Agent) => {
+            let message = format!("Tool \"{}\" not available in agent mode", call.name.tool);
+            Err(Refusal::new(Code::RoleForbidden, message))
+        }
+        (Some(Role::Human), Role::Human) | (Some(Role::Agent) | None, Role::Agent | Role::Human) => Ok(()),
+    }
+}
+
+fn check_intent(
+    call: &Call,
+    law: &Snapshot<'_>,
+    tool: &Tool,
+    rules: &Resolution,
+    intent: Option<&Intent>,
+) -> Result<Vec<String>, Refusal> {
+    let declared = declared(rules.effect, tool.annotations, tool.name.as_str());
+    let warning = against_server(call.door, intent, declared, law.strictness, &call.name)?;
+    Ok(warning.into_iter().collect())
+}
+
+fn check_rules(
+    call: &Call,
+    law: &Snapshot<'_>,
+    rules: &Resolution,
+    effect: Effect,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    if let Some(fault) = &rules.fault {
+        return Err(Refusal::new(Code::RuleError, fault.to_string()).with("rule", fault.rule.0.as_str()));
+    }
+    if let Some((why, reason)) = rules.denial() {
+        let mut refusal = Refusal::new(Code::RuleDenied, format!("`{}` is denied: {why}", call.name)).because(reason);
+        if let Some(rule) = rules.rule_for(Field::Deny).or(rules.rule_for(Field::Allow)) {
+            refusal = refusal.with("rule", rule.0.as_str());
+        }
+        return Err(refusal);
+    }
+    if call.caller.scopes.effects.as_ref().is_some_and(|all| !all.contains(&effect)) {
+        let message = format!("this line may not use {effect} tools");
+        return Err(Refusal::new(Code::ScopeForbidden, message));
+    }
+    if let Some((rule, rate)) = &rules.limit
+        && let Some(wait) = law.usage.wait(rule, &call.caller.principal, *rate, now)
+    {
+        return Err(over_limit(rule, *rate, wait));
+    }
+    Ok(())
+}
+
+/// The refusal of a call beyond a rule's rate.
+pub fn over_limit(
+    rule: &crate::rules::RuleName,
+    rate: crate::duration::Rate,
+    wait: std::time::Duration,
+) -> Refusal {
+    let message = format!("rule `{rule}` allows {rate}");
+    Refusal::new(Code::LimitExceeded, message)
+        .with("rule", rule.0.as_str())
+        .with("retry_after_ms", u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+        .next(&[NextAction::RetryLater])
+}
+
+const fn default_kind(effect: Effect) -> Kind {
+    match effect {
+        Effect::Read => Kind::None,
+        Effect::Write => Kind::Simple,
+        Effect::Destructive => Kind::Preview,
+    }
+}
+
+const fn default_strength(kind: Kind) -> Strength {
+    match kind {
+        Kind::None | Kind::Simple => Strength::Caller,
+        Kind::Preview => Strength::Host,
+        Kind::Type => Strength::Human,
+    }
+}
+
+fn need(call: &Call, rules: &Resolution, kind: Kind) -> Result<Need, Refusal> {
+    let strength = rules.strength.unwrap_or(default_strength(kind));
+    let typed = match kind {
+        Kind::Type => Some(to_be_typed(call, rules)?),
+        Kind::None | Kind::Simple | Kind::Preview => None,
+    };
+    Ok(Need { kind, strength, typed })
+}
+
+/// The name a person types: the value of the rule's `type_field`, or the tool's full name where no field is named.
+fn to_be_typed(call: &Call, rules: &Resolution) -> Result<String, Refusal> {
+    let Some(field) = &rules.type_field else { return Ok(call.name.to_string()) };
+    let typed = call.arguments.at(field).and_then(|value| match value {
+        serde_json::Value::String(text) if !text.is_empty() => Some(text.clone()),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::String(_)
+        | serde_json::Value::Array(_)
+        | serde_json::Value::Object(_) => None,
+    });
+    typed.ok_or_else(|| {
+        let message = format!("the name to be typed is the argument `{field}`, which this call does not have");
+        Refusal::new(Code::RuleError, message).because("type_field_missing").with("field", field.as_str())
+    })
+}
+
+/// Rules and fingerprint are still those the plan was made under.
+fn check_unchanged(
+    held: &Held,
+    call: &Call,
+    tool: &Tool,
+    rules: &Resolution,
+    effect: Effect,
+) -> Result<(), Refusal> {
+    let changed = |what: &str, reason| {
+        let message = format!("{what} since `{}` was shown; ask for a new plan", held.plan.id);
+        Err(Refusal::new(Code::ConfirmTokenMismatch, message).because(reason))
+    };
+    if matches!(call.standing, Standing::Changed(_)) || tool.fingerprint != held.plan.fingerprint {
+        return changed("the tool has changed", "tool_changed");
+    }
+    if rules.digest(effect) != held.plan.policy_digest {
+        return changed("the rules have changed", "policy_changed");
+    }
+    Ok(())
+}
+
+fn check_pause(law: &Snapshot<'_>) -> Result<(), Refusal> {
+    match law.writes {
+        Writes::Open => Ok(()),
+        Writes::Paused => {
+            let message = "three rejections in ten minutes paused this principal's writes; a person has to resume them";
+            Err(Refusal::new(Code::PrincipalPaused, message))
+        }
+    }
+}
+
+fn check_schema(draft: &Draft, law: &Snapshot<'_>) -> Result<(), Refusal> {
+    let faults = law.schema.check(&draft.tool, draft.call.arguments.value());
+    let Some(first) = faults.first() else { return Ok(()) };
+    let message = format!("the arguments of `{}` do not fit its schema: {first}", draft.call.name);
+    let all: Vec<serde_json::Value> = faults
+        .iter()
+        .map(|fault| serde_json::json!({"field": fault.field, "why": fault.why}))
+        .collect();
+    Err(Refusal::new(Code::ArgumentsInvalid, message)
+        .because("schema_mismatch")
+        .with("field", first.field.as_str())
+        .with("faults", all))
+}
+
+/// Why a tool has its effect and needs what it needs; for lists and explanations.
+pub fn outlook(tool: &Tool, rules: &Resolution) -> (Classified, Kind, Strength) {
+    let classified = classify(rules.effect, tool.annotations, tool.name.as_str());
+    let kind = rules.confirm.unwrap_or(default_kind(classified.effect));
+    (classified, kind, rules.strength.unwrap_or(default_strength(kind)))
+}

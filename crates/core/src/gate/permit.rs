@@ -1,0 +1,186 @@
+//! Permits: the gate's yes as a type. Not `Clone`, no public constructor; `store` turns one into `Opened`
+//! by writing its row, and only that can be dispatched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::verdict::{Draft, DryRun, Refused};
+use crate::confirm::{Approval, Rail};
+use crate::digest::{Digest, Domain};
+use crate::effect::Effect;
+use crate::grant::Grant;
+use crate::ids::{GrantId, PlanId};
+use crate::mode::Mode;
+use crate::plan::{Plan, Preview};
+use crate::preview::Style;
+use crate::record::CallRecord;
+use crate::refusal::{Code, Refusal};
+use crate::tool::Tool;
+
+/// How a confirm token is kept at rest.
+pub fn token_digest(token: &str) -> Digest {
+    Digest::of(Domain::Token, token.as_bytes())
+}
+
+/// The token a permit spends, in the same transaction that writes its row.
+#[derive(Debug, PartialEq)]
+pub struct Spend {
+    /// The plan that runs.
+    pub plan: PlanId,
+    /// Its hash, which must still be what the store holds.
+    pub hash: Digest,
+    /// The token, hashed.
+    pub token: Digest,
+    /// Who agreed; kept with the plan.
+    pub approval: Approval,
+}
+
+/// The gate's yes to one call.
+#[derive(Debug, PartialEq)]
+pub struct Permit {
+    tool: Arc<Tool>,
+    send: String,
+    effect: Effect,
+    mode: Mode,
+    timeout: Option<Duration>,
+    warnings: Vec<String>,
+    record: CallRecord,
+    spend: Option<Spend>,
+    grant: Option<GrantId>,
+}
+
+impl Permit {
+    pub(super) fn at_once(draft: Draft) -> Self {
+        let send = draft.call.arguments.text().to_owned();
+        Self::from_draft(draft, send)
+    }
+
+    pub(super) fn granted(draft: Draft, grant: &Grant, now: Timestamp) -> Self {
+        let send = draft.call.arguments.canonical().to_owned();
+        let mut permit = Self::from_draft(draft, send);
+        let mut approval = Approval::over(Rail::Grant, grant.by.clone(), now);
+        approval.grant = Some(grant.id.clone());
+        permit.record.approval = Some(approval);
+        permit.grant = Some(grant.id.clone());
+        permit
+    }
+
+    fn from_draft(draft: Draft, send: String) -> Self {
+        Self {
+            effect: draft.classified.effect,
+            mode: draft.mode,
+            timeout: draft.rules.timeout,
+            tool: draft.tool,
+            warnings: draft.warnings,
+            record: draft.record,
+            send,
+            spend: None,
+            grant: None,
+        }
+    }
+
+    /// The tool that may be called.
+    pub fn tool(&self) -> &Arc<Tool> {
+        &self.tool
+    }
+    /// The text of the arguments, exactly as they are to be sent.
+    pub fn arguments(&self) -> &str {
+        &self.send
+    }
+    /// What the tool does.
+    pub fn effect(&self) -> Effect {
+        self.effect
+    }
+    /// The mode in force.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+    /// How long the call may take, where a rule says.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+    /// What should be told with the answer.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+    /// What the ledger keeps.
+    pub fn record(&self) -> &CallRecord {
+        &self.record
+    }
+    /// The token it spends.
+    pub fn spend(&self) -> Option<&Spend> {
+        self.spend.as_ref()
+    }
+    /// The grant it uses up by one.
+    pub fn grant(&self) -> Option<&GrantId> {
+        self.grant.as_ref()
+    }
+}
+
+/// A plan brought back that passed every check but the last two: the preview again, and the spend.
+#[derive(Debug)]
+pub struct Redemption {
+    draft: Draft,
+    plan: Plan,
+    approval: Approval,
+}
+
+impl Redemption {
+    pub(super) fn new(mut draft: Draft, plan: Plan, approval: Approval) -> Self {
+        draft.record.plan_id = Some(plan.id.clone());
+        draft.record.plan_hash = Some(plan.hash);
+        draft.record.approval = Some(approval.clone());
+        Self { draft, plan, approval }
+    }
+
+    /// The plan that was shown.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The dry run to be done again, where the upstream computed the preview.
+    pub fn dry_run(&self) -> Option<DryRun> {
+        self.plan.preview.is_recomputed().then(|| self.draft.dry_run()).flatten()
+    }
+
+    /// How the preview is made.
+    pub fn style(&self) -> &Style {
+        &self.draft.style
+    }
+
+    /// What the ledger keeps, for a preview that fails.
+    pub fn record(&self) -> &CallRecord {
+        &self.draft.record
+    }
+
+    /// The permit, if the preview is still the one that was shown. A preview that had to be made again and
+    /// was not refuses.
+    pub fn settle(self, fresh: Option<&Preview>) -> Result<Permit, Refused> {
+        let drifted = match (self.plan.preview.is_recomputed(), fresh) {
+            (true, Some(fresh)) => fresh.digest != self.plan.preview.digest,
+            (true, None) => true,
+            (false, _) => false,
+        };
+        if drifted {
+            let message = format!("what `{}` would do has changed since it was shown; ask for a new plan", self.plan.id);
+            let refusal = Refusal::new(Code::ConfirmTokenMismatch, message)
+                .because("plan_drifted")
+                .with("reviewed", self.plan.preview.shown.clone())
+                .with("now", fresh.map_or(serde_json::Value::Null, |fresh| fresh.shown.clone()));
+            return Err(Refused { refusal, record: self.draft.record });
+        }
+        // INVARIANT (sent = hashed = shown): the plan's own text goes out, not the one that came with the token.
+        let send = self.plan.arguments.canonical().to_owned();
+        let token = self.draft.call.brought.token.as_deref().map(token_digest);
+        let mut permit = Permit::from_draft(self.draft, send);
+        permit.spend = token.map(|token| Spend {
+            plan: self.plan.id,
+            hash: self.plan.hash,
+            token,
+            approval: self.approval,
+        });
+        Ok(permit)
+    }
+}

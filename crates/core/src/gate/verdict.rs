@@ -1,0 +1,211 @@
+//! What the gate can say, and what each answer carries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::permit::{Permit, Redemption};
+use crate::call::{Arguments, Call};
+use crate::confirm::Need;
+use crate::digest::Digest;
+use crate::effect::{Because, Classified, Effect};
+use crate::ids::{PlanId, ToolName};
+use crate::intent::{Door, Intent, Variant};
+use crate::mode::Mode;
+use crate::plan::{Hashed, Plan, Preview, door_variant};
+use crate::preview::{self, Style};
+use crate::record::CallRecord;
+use crate::refusal::{Code, Refusal};
+use crate::rules::{Field, Resolution};
+use crate::tool::Tool;
+
+/// What the gate says.
+#[derive(Debug)]
+pub enum Verdict {
+    /// May run, once its row is written.
+    Go(Permit),
+    /// May run, once the preview was made again and the token is spent.
+    Redeem(Redemption),
+    /// Needs a second step: preview, keep, ask.
+    Hold(Draft),
+    /// Plan mode: preview, change nothing.
+    Preview(Draft),
+    /// Ask mode: say what would happen.
+    Explain(Explanation),
+    /// No.
+    Refuse(Refused),
+}
+
+/// A no and what the ledger keeps of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// The no.
+    pub refusal: Refusal,
+    /// What the ledger keeps.
+    pub record: CallRecord,
+}
+
+/// A dry run that may be sent: it changes nothing, by the tool's own promise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DryRun {
+    /// The tool to call.
+    pub tool: ToolName,
+    /// The text of its arguments.
+    pub arguments: String,
+}
+
+/// A call that passed every gate up to the preview.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The call.
+    pub call: Call,
+    /// Its tool.
+    pub tool: Arc<Tool>,
+    /// What the tool does and why.
+    pub classified: Classified,
+    /// What it needs.
+    pub need: Need,
+    /// What was declared.
+    pub intent: Option<Intent>,
+    /// The mode in force.
+    pub mode: Mode,
+    /// The digest of the rules' decision.
+    pub policy_digest: Digest,
+    /// How the preview is made.
+    pub style: Style,
+    /// What should be told with the answer.
+    pub warnings: Vec<String>,
+    /// What the rules say.
+    pub rules: Resolution,
+    /// What the ledger keeps.
+    pub record: CallRecord,
+}
+
+impl Draft {
+    /// The dry run the upstream offers, if it does.
+    pub fn dry_run(&self) -> Option<DryRun> {
+        match &self.style {
+            Style::Argument { .. } => Some(DryRun {
+                tool: self.tool.name.clone(),
+                arguments: self.style.for_preview(&self.call.arguments).canonical().to_owned(),
+            }),
+            Style::Companion { tool, .. } => Some(DryRun {
+                tool: ToolName::new(tool.as_str()),
+                arguments: self.call.arguments.canonical().to_owned(),
+            }),
+            Style::Computed => None,
+        }
+    }
+
+    /// The preview computed from the call itself.
+    pub fn computed_preview(&self) -> Preview {
+        preview::computed(&self.call, self.classified.effect, self.intent.as_ref(), &self.record.arguments)
+    }
+
+    /// Freezes the call with its preview into a plan.
+    pub fn freeze(&self, id: PlanId, preview: Preview, now: Timestamp, life: Duration) -> Plan {
+        let hash = Hashed {
+            principal: &self.call.caller.principal,
+            session: &self.call.caller.session,
+            upstream: &self.call.name.upstream,
+            tool: &self.call.name.tool,
+            fingerprint: self.tool.fingerprint,
+            arguments: &self.call.arguments,
+            preview_digest: preview.digest,
+            policy_digest: self.policy_digest,
+        }
+        .hash();
+        Plan {
+            id,
+            hash,
+            principal: self.call.caller.principal.clone(),
+            session: self.call.caller.session.clone(),
+            tool: self.call.name.clone(),
+            fingerprint: self.tool.fingerprint,
+            arguments: frozen(&self.call.arguments),
+            preview,
+            policy_digest: self.policy_digest,
+            effect: self.classified.effect,
+            need: self.need.clone(),
+            variant: door_variant(self.call.door),
+            intent: self.intent.clone().map(Into::into),
+            rule: self.deciding_rule(),
+            redact: self.rules.redact.clone(),
+            created: now,
+            expires: now.checked_add(life).unwrap_or(now),
+        }
+    }
+
+    /// The rule that asks for the second step, where a rule does.
+    pub fn deciding_rule(&self) -> Option<String> {
+        [Field::Confirm, Field::Strength, Field::Effect]
+            .into_iter()
+            .find_map(|field| self.rules.rule_for(field))
+            .map(|rule| rule.0.clone())
+    }
+}
+
+/// The canonical text is what a plan holds and sends.
+fn frozen(arguments: &Arguments) -> Arguments {
+    Arguments::parse(arguments.canonical().as_bytes()).unwrap_or_else(|_| arguments.clone())
+}
+
+/// What ask mode tells: what would happen, on what, how risky, and how to go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// `E_MODE_ASK`.
+    pub refusal: Refusal,
+    /// `data.explain`.
+    pub explain: Value,
+    /// What should be told with the answer.
+    pub warnings: Vec<String>,
+    /// What the ledger keeps.
+    pub record: CallRecord,
+}
+
+impl Explanation {
+    pub(super) fn of(draft: Draft) -> Self {
+        let name = draft.call.name.to_string();
+        let effect = draft.classified.effect;
+        let message = format!("mode is ask: `{name}` is a {effect} tool and was not run");
+        let target = draft.computed_preview().shown.get("target").cloned();
+        let again = match draft.call.door {
+            Door::Router(_) => Variant::for_effect(effect).call_tool().to_owned(),
+            Door::Direct => "the same call".to_owned(),
+        };
+        let explain = json!({
+            "tool": name,
+            "what": draft.tool.description(),
+            "effect": effect,
+            "risk": risk(draft.classified),
+            "target": target,
+            "arguments": draft.record.arguments,
+            "mode": draft.mode,
+            "confirm": draft.need.kind,
+            "strength": draft.need.strength,
+            "rule": draft.deciding_rule(),
+            "how_to_go_on": [
+                format!("preview: {again} with mode=\"plan\""),
+                format!("change: set_mode {{\"mode\":\"execute\"}}, then {again}; it will ask for confirm `{}` of strength `{}`",
+                    draft.need.kind, draft.need.strength),
+            ],
+        });
+        let refusal = Refusal::new(Code::ModeAsk, message);
+        Self { refusal, explain, warnings: draft.warnings, record: draft.record }
+    }
+}
+
+fn risk(classified: Classified) -> &'static str {
+    match (classified.effect, classified.because) {
+        (Effect::Read, _) => "none: it only reads",
+        (Effect::Write, Because::Unknown) => "changes something; the upstream does not say more, so it counts as a write",
+        (Effect::Write, _) => "changes something",
+        (Effect::Destructive, Because::Contradiction) => {
+            "destroys something by its name, although the upstream's annotations deny it"
+        }
+        (Effect::Destructive, Because::Lexicon) => "destroys something, by its name",
+        (Effect::Destructive, _) => "destroys or overwrites something",
+    }
+}

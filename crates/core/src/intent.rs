@@ -1,0 +1,370 @@
+//! Intent: the second key. The agent chooses a call tool and declares the same operation in words;
+//! both spellings are read here, and the messages are the contract's to the letter.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::effect::{Declared, Effect};
+use crate::ids::FullName;
+use crate::refusal::{Code, Refusal};
+use crate::words::words;
+
+words! {
+    /// Which of the three ways to run a tool was used.
+    pub enum Variant("variant") {
+        /// `call_tool_read`
+        Read = "read",
+        /// `call_tool_write`
+        Write = "write",
+        /// `call_tool_destructive`
+        Destructive = "destructive",
+    }
+}
+
+impl Variant {
+    /// The call tool's name.
+    pub const fn call_tool(self) -> &'static str {
+        match self {
+            Variant::Read => "call_tool_read",
+            Variant::Write => "call_tool_write",
+            Variant::Destructive => "call_tool_destructive",
+        }
+    }
+
+    /// The operation the variant stands for.
+    pub const fn operation(self) -> Effect {
+        match self {
+            Variant::Read => Effect::Read,
+            Variant::Write => Effect::Write,
+            Variant::Destructive => Effect::Destructive,
+        }
+    }
+
+    /// The variant to call a tool of this effect with.
+    pub const fn for_effect(effect: Effect) -> Self {
+        match effect {
+            Effect::Read => Variant::Read,
+            Effect::Write => Variant::Write,
+            Effect::Destructive => Variant::Destructive,
+        }
+    }
+}
+
+words! {
+    /// How sensitive the agent says the data is.
+    pub enum Sensitivity("data_sensitivity") {
+        /// Anyone may see it.
+        Public = "public",
+        /// For the organisation.
+        Internal = "internal",
+        /// For few.
+        Private = "private",
+        /// The agent can't tell.
+        Unknown = "unknown",
+    }
+}
+
+/// The longest reason, in characters.
+pub const REASON_LIMIT: usize = 1000;
+
+/// What the agent declared, well-formed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Intent {
+    /// `operation_type`.
+    pub operation_type: Effect,
+    /// `data_sensitivity`, where given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_sensitivity: Option<Sensitivity>,
+    /// `reason`, where given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The door a call came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Door {
+    /// The router surface: two keys.
+    Router(Variant),
+    /// The direct surface: the tool itself, intent optional.
+    Direct,
+}
+
+/// What was said about intent, in both spellings together; not yet judged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spoken {
+    fields: Option<Map<String, Value>>,
+}
+
+const FIELDS: [&str; 3] = ["operation_type", "data_sensitivity", "reason"];
+
+fn invalid(field: &str, why: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Code::ArgumentsInvalid, format!("`{field}` {why}")).with("field", field)
+}
+
+impl Spoken {
+    /// Reads nested `intent` and flat `intent_*` of a call tool's arguments; where both speak they must agree.
+    pub fn read(arguments: &Map<String, Value>) -> Result<Self, Refusal> {
+        let mut spoken = Self::default();
+        match arguments.get("intent") {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(nested)) => {
+                for name in nested.keys() {
+                    if !FIELDS.contains(&name.as_str()) {
+                        return Err(invalid(&format!("intent.{name}"), "is not a field of an intent"));
+                    }
+                }
+                let given = nested.iter().filter(|(_, value)| !value.is_null());
+                spoken.fields = Some(given.map(|(name, value)| (name.clone(), value.clone())).collect());
+            }
+            Some(_) => return Err(invalid("intent", "must be an object")),
+        }
+        for field in FIELDS {
+            let flat = format!("intent_{field}");
+            let Some(value) = arguments.get(&flat).filter(|value| !value.is_null()) else { continue };
+            let fields = spoken.fields.get_or_insert_default();
+            match fields.get(field) {
+                Some(nested) if nested != value => {
+                    return Err(invalid(&flat, format_args!("and `intent.{field}` disagree")));
+                }
+                _ => fields.insert(field.to_owned(), value.clone()),
+            };
+        }
+        Ok(spoken)
+    }
+
+    /// The first four rows of the table, then the optional fields. `None` only on the direct surface.
+    pub fn declare(&self, door: Door) -> Result<Option<Intent>, Refusal> {
+        let Some(fields) = &self.fields else {
+            return match door {
+                Door::Direct => Ok(None),
+                Door::Router(variant) => Err(Refusal::new(
+                    Code::IntentRequired,
+                    format!("intent parameter is required for {}", variant.call_tool()),
+                )),
+            };
+        };
+        let operation_type = declared_operation(fields)?;
+        if let Door::Router(variant) = door
+            && variant.operation() != operation_type
+        {
+            let message = format!(
+                "Intent mismatch: tool is {} but intent declares {operation_type}",
+                variant.call_tool()
+            );
+            return Err(Refusal::new(Code::IntentMismatch, message));
+        }
+        Ok(Some(Intent {
+            operation_type,
+            data_sensitivity: declared_sensitivity(fields)?,
+            reason: declared_reason(fields)?,
+        }))
+    }
+}
+
+fn declared_operation(fields: &Map<String, Value>) -> Result<Effect, Refusal> {
+    let shown = match fields.get("operation_type") {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    if shown.is_empty() {
+        return Err(Refusal::new(Code::IntentOperationRequired, "intent.operation_type is required"));
+    }
+    shown.parse().map_err(|_| {
+        let message = format!("Invalid intent.operation_type '{shown}': must be read, write, or destructive");
+        Refusal::new(Code::IntentOperationInvalid, message)
+    })
+}
+
+fn declared_sensitivity(fields: &Map<String, Value>) -> Result<Option<Sensitivity>, Refusal> {
+    let Some(value) = fields.get("data_sensitivity") else { return Ok(None) };
+    let known = value.as_str().and_then(|text| text.parse().ok());
+    known.map(Some).ok_or_else(|| {
+        invalid("intent.data_sensitivity", "must be public, internal, private, or unknown")
+    })
+}
+
+fn declared_reason(fields: &Map<String, Value>) -> Result<Option<String>, Refusal> {
+    match fields.get("reason") {
+        None => Ok(None),
+        Some(Value::String(text)) if text.chars().count() <= REASON_LIMIT => Ok(Some(text.clone())),
+        Some(Value::String(text)) => Err(invalid(
+            "intent.reason",
+            format_args!("has {} characters; at most {REASON_LIMIT} are allowed", text.chars().count()),
+        )),
+        Some(_) => Err(invalid("intent.reason", "must be a string")),
+    }
+}
+
+/// Whether annotations that contradict the intent refuse or warn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strictness {
+    /// `strict_server_validation = true`: they refuse.
+    Strict,
+    /// `strict_server_validation = false`: they warn.
+    Lenient,
+}
+
+/// The last row of the table: the declared operation against what the server or a rule says of the tool.
+pub fn against_server(
+    door: Door,
+    intent: Option<&Intent>,
+    declared: Declared,
+    strictness: Strictness,
+    tool: &FullName,
+) -> Result<Option<String>, Refusal> {
+    let operation = match (door, intent) {
+        (Door::Router(variant), _) => variant.operation(),
+        (Door::Direct, Some(intent)) => intent.operation_type,
+        (Door::Direct, None) => return Ok(None),
+    };
+    match (operation, declared) {
+        (Effect::Read | Effect::Write, Declared::Destructive) => {
+            let advice = match door {
+                Door::Router(_) => "use call_tool_destructive",
+                Door::Direct => "declare operation_type destructive",
+            };
+            let message = format!("Tool '{tool}' is marked destructive by server, {advice}");
+            match strictness {
+                Strictness::Strict => Err(Refusal::new(Code::IntentServerMismatch, message)),
+                Strictness::Lenient => Ok(Some(message)),
+            }
+        }
+        (Effect::Write, Declared::ReadOnly) => {
+            Ok(Some(format!("Tool '{tool}' is marked read-only by server, call_tool_read would do")))
+        }
+        (Effect::Read, Declared::ReadOnly | Declared::Nothing)
+        | (Effect::Write, Declared::Nothing)
+        | (Effect::Destructive, Declared::Destructive | Declared::ReadOnly | Declared::Nothing) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn declare(arguments: Value, door: Door) -> Result<Option<Intent>, Refusal> {
+        Spoken::read(arguments.as_object().unwrap())?.declare(door)
+    }
+
+    #[test]
+    fn messages_are_the_contract_to_the_letter() {
+        let check = |arguments: Value, variant, code: Code, message: &str| {
+            let refusal = declare(arguments, Door::Router(variant)).unwrap_err();
+            assert_eq!((refusal.code, refusal.message.as_str()), (code, message));
+        };
+        check(
+            json!({}),
+            Variant::Read,
+            Code::IntentRequired,
+            "intent parameter is required for call_tool_read",
+        );
+        check(
+            json!({"intent": {}}),
+            Variant::Read,
+            Code::IntentOperationRequired,
+            "intent.operation_type is required",
+        );
+        check(
+            json!({"intent_reason": "because"}),
+            Variant::Write,
+            Code::IntentOperationRequired,
+            "intent.operation_type is required",
+        );
+        check(
+            json!({"intent": {"operation_type": "unknown"}}),
+            Variant::Read,
+            Code::IntentOperationInvalid,
+            "Invalid intent.operation_type 'unknown': must be read, write, or destructive",
+        );
+        check(
+            json!({"intent": {"operation_type": "write"}}),
+            Variant::Read,
+            Code::IntentMismatch,
+            "Intent mismatch: tool is call_tool_read but intent declares write",
+        );
+        check(
+            json!({"intent_operation_type": "read"}),
+            Variant::Destructive,
+            Code::IntentMismatch,
+            "Intent mismatch: tool is call_tool_destructive but intent declares read",
+        );
+    }
+
+    #[test]
+    fn the_server_row_is_the_contract_to_the_letter() {
+        let tool = FullName::new("github", "delete_repo");
+        let refusal = against_server(
+            Door::Router(Variant::Read),
+            None,
+            Declared::Destructive,
+            Strictness::Strict,
+            &tool,
+        )
+        .unwrap_err();
+        assert_eq!(
+            refusal.message,
+            "Tool 'github:delete_repo' is marked destructive by server, use call_tool_destructive"
+        );
+    }
+
+    #[test]
+    fn both_spellings_are_read_and_must_agree() {
+        let expect = Intent {
+            operation_type: Effect::Write,
+            data_sensitivity: Some(Sensitivity::Private),
+            reason: Some("r".into()),
+        };
+        let router = Door::Router(Variant::Write);
+        for arguments in [
+            json!({"intent": {"operation_type": "write", "data_sensitivity": "private", "reason": "r"}}),
+            json!({"intent_operation_type": "write", "intent_data_sensitivity": "private", "intent_reason": "r"}),
+            json!({"intent": {"operation_type": "write"}, "intent_operation_type": "write",
+                "intent_data_sensitivity": "private", "intent_reason": "r"}),
+        ] {
+            assert_eq!(declare(arguments, router).unwrap().as_ref(), Some(&expect));
+        }
+        let refusal = declare(
+            json!({"intent": {"operation_type": "write"}, "intent_operation_type": "read"}),
+            router,
+        )
+        .unwrap_err();
+        assert_eq!(refusal.code, Code::ArgumentsInvalid);
+        assert_eq!(refusal.details["field"], "intent_operation_type");
+    }
+
+    #[test]
+    fn optional_fields_are_checked_by_name() {
+        let check = |arguments: Value, field: &str| {
+            let refusal = declare(arguments, Door::Router(Variant::Read)).unwrap_err();
+            assert_eq!(refusal.code, Code::ArgumentsInvalid);
+            assert_eq!(refusal.details["field"], field);
+        };
+        check(
+            json!({"intent": {"operation_type": "read", "data_sensitivity": "secret"}}),
+            "intent.data_sensitivity",
+        );
+        check(json!({"intent": {"operation_type": "read", "reason": "x".repeat(1001)}}), "intent.reason");
+        check(json!({"intent": {"operation_type": "read", "reson": "x"}}), "intent.reson");
+        check(json!({"intent": "read"}), "intent");
+        let fine = json!({"intent": {"operation_type": "read", "reason": "é".repeat(1000)}});
+        assert!(declare(fine, Door::Router(Variant::Read)).is_ok());
+    }
+
+    #[test]
+    fn the_direct_surface_needs_no_intent() {
+        assert_eq!(declare(json!({}), Door::Direct), Ok(None));
+        assert!(declare(json!({"intent": {"operation_type": "nope"}}), Door::Direct).is_err());
+    }
+
+    #[test]
+    fn write_on_a_read_only_tool_warns() {
+        let tool = FullName::new("a", "b");
+        let router = Door::Router(Variant::Write);
+        let warned = against_server(router, None, Declared::ReadOnly, Strictness::Strict, &tool).unwrap();
+        assert!(warned.unwrap().contains("read-only"));
+        let lenient = against_server(router, None, Declared::Destructive, Strictness::Lenient, &tool).unwrap();
+        assert!(lenient.unwrap().contains("destructive"));
+    }
+}

@@ -1,0 +1,152 @@
+//! How a tool previews itself, and what is shown where it does not.
+//! Only says which call would be a dry run; running it is the gateway's.
+
+use serde_json::{Map, Value, json};
+
+use crate::call::{Arguments, Call};
+use crate::effect::Effect;
+use crate::intent::Intent;
+use crate::plan::{Preview, PreviewSource};
+use crate::rules::PreviewRule;
+use crate::tool::Tool;
+
+/// How the preview of a tool is made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Style {
+    /// The tool itself, with this argument set.
+    Argument {
+        /// The argument's name.
+        arg: String,
+        /// Its value for a preview.
+        preview: Value,
+        /// Its value for the real call.
+        apply: Value,
+    },
+    /// Another tool of the same upstream.
+    Companion {
+        /// The tool's name.
+        tool: String,
+        /// Dotted paths of its result that decide.
+        digest: Vec<String>,
+    },
+    /// From the call itself.
+    Computed,
+}
+
+/// Booleans of an input schema that are known to mean a dry run.
+const DETECTED: [&str; 3] = ["dry_run", "dryRun", "preview"];
+
+/// The style of a tool: the rule's, else what its input schema offers, else computed.
+pub fn style(tool: &Tool, rule: Option<&PreviewRule>) -> Style {
+    match rule {
+        Some(PreviewRule::Argument { arg, preview, apply }) => {
+            Style::Argument { arg: arg.clone(), preview: preview.clone(), apply: apply.clone() }
+        }
+        Some(PreviewRule::Companion { tool, digest }) => {
+            Style::Companion { tool: tool.clone(), digest: digest.clone() }
+        }
+        Some(PreviewRule::Computed) => Style::Computed,
+        None => {
+            let schema = tool.definition.get("inputSchema").and_then(|schema| schema.get("properties"));
+            let is_boolean = |name: &&str| {
+                schema.and_then(|all| all.get(*name)).and_then(|one| one.get("type")).and_then(Value::as_str)
+                    == Some("boolean")
+            };
+            match DETECTED.iter().find(|name| is_boolean(name)) {
+                Some(name) => Style::Argument { arg: (*name).to_owned(), preview: true.into(), apply: false.into() },
+                None => Style::Computed,
+            }
+        }
+    }
+}
+
+impl Style {
+    /// The arguments of the real call: a dry-run argument says apply, whatever was sent.
+    pub fn for_apply(&self, arguments: Arguments) -> Arguments {
+        match self {
+            Style::Argument { arg, apply, .. } if arguments.value().get(arg) != Some(apply) => {
+                arguments.with(arg, apply.clone())
+            }
+            Style::Argument { .. } | Style::Companion { .. } | Style::Computed => arguments,
+        }
+    }
+
+    /// The arguments of the dry run.
+    pub fn for_preview(&self, arguments: &Arguments) -> Arguments {
+        match self {
+            Style::Argument { arg, preview, .. } => arguments.clone().with(arg, preview.clone()),
+            Style::Companion { .. } | Style::Computed => arguments.clone(),
+        }
+    }
+}
+
+/// The preview computed from the call itself: tool, effect, who, arguments, declared reason, target.
+pub fn computed(call: &Call, effect: Effect, intent: Option<&Intent>, shown_arguments: &Value) -> Preview {
+    let decisive = json!({"tool": call.name.to_string(), "effect": effect, "arguments_digest": call.arguments.digest()});
+    let mut shown = Map::new();
+    shown.insert("summary".into(), format!("{} {} would run with the arguments below", article(effect), call.name).into());
+    shown.insert("tool".into(), call.name.to_string().into());
+    shown.insert("effect".into(), effect.as_str().into());
+    shown.insert("who".into(), call.caller.principal.as_str().into());
+    shown.insert("arguments".into(), shown_arguments.clone());
+    if let Some(target) = target(shown_arguments) {
+        shown.insert("target".into(), target);
+    }
+    if let Some(reason) = intent.and_then(|intent| intent.reason.as_ref()) {
+        shown.insert("reason".into(), reason.as_str().into());
+    }
+    shown.insert("note".into(), "the upstream offers no dry run: this is computed from the call".into());
+    Preview::new(PreviewSource::Computed, Value::Object(shown), &decisive)
+}
+
+fn article(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Read => "the read tool",
+        Effect::Write => "the write tool",
+        Effect::Destructive => "the destructive tool",
+    }
+}
+
+/// What the call is about, by the names arguments usually have.
+fn target(arguments: &Value) -> Option<Value> {
+    const NAMES: [&str; 14] = [
+        "name", "id", "repo", "repository", "path", "file", "url", "resource", "target", "table", "branch", "namespace",
+        "workspace", "key",
+    ];
+    let found: Map<String, Value> = NAMES
+        .iter()
+        .filter_map(|name| arguments.get(name).map(|value| ((*name).to_owned(), value.clone())))
+        .filter(|(_, value)| value.is_string() || value.is_number())
+        .collect();
+    (!found.is_empty()).then_some(Value::Object(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(schema: Value) -> Tool {
+        let definition = json!({"name": "t", "inputSchema": schema});
+        Tool::read("u".into(), definition.as_object().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn dry_run_booleans_are_detected_and_rules_win() {
+        for name in DETECTED {
+            let found = style(&tool(json!({"properties": {name: {"type": "boolean"}}})), None);
+            assert_eq!(found, Style::Argument { arg: name.into(), preview: true.into(), apply: false.into() });
+        }
+        assert_eq!(style(&tool(json!({"properties": {"preview": {"type": "string"}}})), None), Style::Computed);
+        let offered = tool(json!({"properties": {"dry_run": {"type": "boolean"}}}));
+        assert_eq!(style(&offered, Some(&PreviewRule::Computed)), Style::Computed);
+    }
+
+    #[test]
+    fn apply_and_preview_set_the_argument() {
+        let style = Style::Argument { arg: "preview".into(), preview: true.into(), apply: false.into() };
+        let given = Arguments::parse(br#"{"id":1}"#).unwrap();
+        assert_eq!(style.for_preview(&given).canonical(), r#"{"id":1,"preview":true}"#);
+        let sent = Arguments::parse(br#"{"id":1,"preview":true}"#).unwrap();
+        assert_eq!(style.for_apply(sent).canonical(), r#"{"id":1,"preview":false}"#);
+    }
+}

@@ -1,0 +1,124 @@
+//! What the ledger keeps of a call: facts without secrets. Built by the gate, kept by `store`.
+
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::confirm::Approval;
+use crate::digest::Digest;
+use crate::effect::Effect;
+use crate::ids::{FullName, PlanId, PrincipalId, SessionId};
+use crate::intent::{Intent, Variant};
+use crate::mode::Mode;
+use crate::plan::door_variant;
+use crate::redact::Redactor;
+use crate::role::Role;
+use crate::words::words;
+
+words! {
+    /// What a ledger row is about.
+    pub enum RowKind("row kind") {
+        /// A call: refused, pending, allowed, finished.
+        Call = "call",
+        /// A plan cancelled or expired, a grant given or revoked, a principal paused or resumed.
+        Decision = "decision",
+        /// A plan approved or rejected.
+        Approval = "approval",
+        /// A mode changed.
+        Mode = "mode",
+        /// A tool appeared, changed, was accepted.
+        ToolChange = "tool_change",
+        /// Rules or configuration were loaded or refused.
+        Config = "config",
+        /// The governed memory.
+        Memory = "memory",
+        /// Agent assets.
+        Pack = "pack",
+        /// The gateway itself: start, stop, faults, credentials.
+        System = "system",
+    }
+}
+
+words! {
+    /// How a row's matter stands.
+    pub enum RowStatus("status") {
+        /// May go; the outcome follows in another row.
+        Allowed = "allowed",
+        /// The law said no.
+        Refused = "refused",
+        /// It went well.
+        Success = "success",
+        /// It went wrong.
+        Error = "error",
+        /// Someone has to decide.
+        Pending = "pending",
+    }
+}
+
+words! {
+    /// Through which door something came.
+    pub enum Source("source") {
+        /// An MCP line.
+        Mcp = "mcp",
+        /// The command line.
+        Cli = "cli",
+        /// REST.
+        Api = "api",
+        /// The page.
+        Page = "page",
+    }
+}
+
+/// A call as the ledger keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRecord {
+    /// Who.
+    pub principal: PrincipalId,
+    /// In which role.
+    pub role: Role,
+    /// In which session.
+    pub session: SessionId,
+    /// Through which door.
+    pub source: Source,
+    /// Which tool.
+    pub tool: FullName,
+    /// Through which call tool.
+    pub variant: Option<Variant>,
+    /// What the tool does, once known.
+    pub effect: Option<Effect>,
+    /// The mode in force, once known.
+    pub mode: Option<Mode>,
+    /// What was declared, once well-formed.
+    pub intent: Option<Intent>,
+    /// Arguments with secrets replaced.
+    pub arguments: Value,
+    /// The digest of the arguments as they were.
+    pub arguments_digest: Digest,
+    /// The plan, where there is one.
+    pub plan_id: Option<PlanId>,
+    /// The plan's hash.
+    pub plan_hash: Option<Digest>,
+    /// Who agreed.
+    pub approval: Option<Approval>,
+}
+
+impl CallRecord {
+    /// What is known of a call before it is judged.
+    pub fn begin(call: &Call, redactor: &Redactor) -> Self {
+        Self {
+            principal: call.caller.principal.clone(),
+            role: call.caller.role,
+            session: call.caller.session.clone(),
+            source: call.caller.source,
+            tool: call.name.clone(),
+            variant: door_variant(call.door),
+            effect: None,
+            mode: None,
+            intent: None,
+            arguments: redactor.clean(call.arguments.value(), &[]),
+            arguments_digest: call.arguments.digest(),
+            plan_id: None,
+            plan_hash: None,
+            approval: None,
+        }
+    }
+}

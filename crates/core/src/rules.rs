@@ -1,0 +1,184 @@
+//! Rules: what the operator wrote, compiled once, resolved per call. First match per field wins, top to bottom;
+//! every matching `deny` denies, and a condition that errors refuses. Never lowers a verdict because something broke.
+
+mod condition;
+mod resolution;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde_json::Value;
+
+pub use condition::{Condition, Facts, VARIABLES};
+pub use resolution::{DecidedBy, Field, Resolution, RuleFault};
+
+use crate::confirm::{Kind, Strength};
+use crate::duration::Rate;
+use crate::effect::Effect;
+use crate::ids::FullName;
+use crate::role::Role;
+
+/// Where a preview is to come from, as a rule says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PreviewRule {
+    /// An argument of the tool itself makes it a dry run.
+    Argument {
+        /// The argument's name.
+        arg: String,
+        /// Its value for a preview.
+        preview: Value,
+        /// Its value for the real call.
+        apply: Value,
+    },
+    /// Another tool of the same upstream.
+    Companion {
+        /// The tool's name.
+        tool: String,
+        /// Dotted paths of its result that must not change until apply; empty means all of it.
+        digest: Vec<String>,
+    },
+    /// Computed from the call, whatever the schema offers.
+    Computed,
+}
+
+/// A name for a rule in messages and records.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RuleName(pub String);
+
+impl std::fmt::Display for RuleName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One rule as written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Where it stands, such as `countersign.toml:31`.
+    pub name: RuleName,
+    /// Globs over `upstream:tool`, any of which matches.
+    pub globs: Vec<String>,
+    /// A condition over the call.
+    pub when: Option<Condition>,
+    /// What the tool does.
+    pub effect: Option<Effect>,
+    /// Which second step.
+    pub confirm: Option<Kind>,
+    /// Whose value is typed.
+    pub type_field: Option<String>,
+    /// Who has to agree.
+    pub strength: Option<Strength>,
+    /// Where the preview comes from.
+    pub preview: Option<PreviewRule>,
+    /// Who may call it.
+    pub role: Option<Role>,
+    /// Why it is denied.
+    pub deny: Option<String>,
+    /// Whether it is listed as allowed.
+    pub allow: Option<bool>,
+    /// How often.
+    pub limit: Option<Rate>,
+    /// Argument paths that records and pages must not show.
+    pub redact: Vec<String>,
+    /// How long a call may take.
+    pub timeout: Option<Duration>,
+}
+
+impl Rule {
+    /// A rule that matches and says nothing yet.
+    pub fn named(name: impl Into<String>, globs: &[&str]) -> Self {
+        Self {
+            name: RuleName(name.into()),
+            globs: globs.iter().map(|glob| (*glob).to_owned()).collect(),
+            when: None,
+            effect: None,
+            confirm: None,
+            type_field: None,
+            strength: None,
+            preview: None,
+            role: None,
+            deny: None,
+            allow: None,
+            limit: None,
+            redact: Vec::new(),
+            timeout: None,
+        }
+    }
+}
+
+/// What happens to a tool that no rule allows by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unlisted {
+    /// It is governed by its effect.
+    #[default]
+    Govern,
+    /// It is denied.
+    Deny,
+}
+
+/// Compiled rules.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+    globs: GlobSet,
+    owners: Vec<usize>,
+    unlisted: Unlisted,
+}
+
+/// A glob that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{glob}` is not a glob: {why}")]
+pub struct BadGlob {
+    /// The glob as written.
+    pub glob: String,
+    /// Which rule, counted from 0.
+    pub rule: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl RuleSet {
+    /// Compiles the globs of the rules.
+    pub fn compile(rules: Vec<Rule>, unlisted: Unlisted) -> Result<Self, BadGlob> {
+        let mut builder = GlobSetBuilder::new();
+        let mut owners = Vec::new();
+        for (index, rule) in rules.iter().enumerate() {
+            for glob in &rule.globs {
+                let bad = |why: &dyn std::fmt::Display| BadGlob { glob: glob.clone(), rule: index, why: why.to_string() };
+                builder.add(Glob::new(glob).map_err(|error| bad(error.kind()))?);
+                owners.push(index);
+            }
+        }
+        let globs = builder.build().map_err(|error| BadGlob {
+            glob: error.glob().unwrap_or_default().to_owned(),
+            rule: 0,
+            why: error.kind().to_string(),
+        })?;
+        Ok(Self { rules, globs, owners, unlisted })
+    }
+
+    /// The rules as written.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// What happens to tools no rule allows.
+    pub fn unlisted(&self) -> Unlisted {
+        self.unlisted
+    }
+
+    /// The indices of the rules whose glob matches, in order.
+    pub fn matching(&self, name: &FullName) -> Vec<usize> {
+        let found: HashSet<usize> =
+            self.globs.matches(name.to_string()).into_iter().filter_map(|glob| self.owners.get(glob).copied()).collect();
+        let mut found: Vec<usize> = found.into_iter().collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// What the rules say of a call.
+    pub fn resolve(&self, facts: &Facts<'_>) -> Resolution {
+        resolution::resolve(self, facts)
+    }
+}

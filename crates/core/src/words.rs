@@ -1,0 +1,60 @@
+//! One macro for closed vocabularies: an enum, its exact spelling, the list of all values, and a refusal of anything else.
+
+/// A value outside a closed vocabulary.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} `{given}`: must be {expected}")]
+pub struct UnknownWord {
+    /// Which vocabulary.
+    pub what: &'static str,
+    /// What was given.
+    pub given: String,
+    /// The accepted words, as a phrase.
+    pub expected: String,
+}
+
+/// `a`, `a or b`, `a, b, or c`: the way refusals list choices.
+pub fn choices(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first, second] => format!("{first} or {second}"),
+        [head @ .., last] => format!("{}, or {last}", head.join(", ")),
+    }
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* pub enum $name:ident($what:literal) { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant,)+ }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The exact spelling.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+        impl std::str::FromStr for $name {
+            type Err = $crate::words::UnknownWord;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    other => Err($crate::words::UnknownWord {
+                        what: $what,
+                        given: other.to_owned(),
+                        expected: $crate::words::choices(&[$($text,)+]),
+                    }),
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;

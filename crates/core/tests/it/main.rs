@@ -1,0 +1,3 @@
+//! Integration tests of the law, one binary.
+mod canonical;
+mod strict_json;
