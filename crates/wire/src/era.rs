@@ -172,24 +172,42 @@ pub fn unsupported_version(asked: &str) -> RpcError {
 
 /// Completes a result for a modern client: `resultType`, `ttlMs` and `cacheScope`, each only where absent.
 pub fn modern_result(method: &str, result: Raw) -> Raw {
-    if !raw::is_object(&result) {
-        return result;
-    }
-    let text = result.get();
-    let absent = |name: &str| raw::get_text(text, name).is_none();
+    let completed = match modern_text(method, result.get(), None) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => raw::from_text(text),
+    };
+    completed.unwrap_or(result)
+}
+
+/// The text of a result for a modern client, with `_meta[serverInfo]` where none is there. What is complete stays borrowed.
+pub(crate) fn modern_text<'a>(method: &str, result: &'a str, server_info: Option<&RawValue>) -> Cow<'a, str> {
+    let kind = raw::get_text(result, "resultType");
     let mut edits = Vec::new();
-    if absent("resultType") {
+    if kind.is_none() {
         edits.push(Edit::Set("resultType", "\"complete\""));
     }
-    if is_cacheable(method) && raw::get_text(text, "resultType").is_none_or(|kind| kind == "\"complete\"") {
-        if absent("ttlMs") {
+    if is_cacheable(method) && kind.is_none_or(|kind| kind == "\"complete\"") {
+        if raw::get_text(result, "ttlMs").is_none() {
             edits.push(Edit::Set("ttlMs", "0"));
         }
-        if absent("cacheScope") {
+        if raw::get_text(result, "cacheScope").is_none() {
             edits.push(Edit::Set("cacheScope", "\"private\""));
         }
     }
-    if edits.is_empty() { result } else { raw::edit(&result, &edits).unwrap_or(result) }
+    let meta = raw::get_text(result, "_meta");
+    let meta = match server_info {
+        Some(info) if meta.and_then(|meta| raw::get_text(meta, key::SERVER_INFO)).is_none() => {
+            raw::edit_text(meta.unwrap_or("{}"), &[Edit::Set(key::SERVER_INFO, info.get())])
+        }
+        _ => None,
+    };
+    if let Some(meta) = &meta {
+        edits.push(Edit::Set("_meta", meta));
+    }
+    if edits.is_empty() {
+        return Cow::Borrowed(result);
+    }
+    raw::edit_text(result, &edits).map_or(Cow::Borrowed(result), Cow::Owned)
 }
 
 /// Takes what only the modern era has out of a result for a legacy client.

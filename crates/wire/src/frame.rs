@@ -312,6 +312,14 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Frame, Malformed> {
             ..Malformed::new(code::PARSE, "message is not UTF-8")
         })?
         .trim_matches([' ', '\t', '\r', '\n']);
+    // Line ends inside a message are plain whitespace (in strings they are escaped), but would break a line when passed on.
+    let flat;
+    let text = if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
+        flat = text.replace(['\n', '\r'], " ");
+        &*flat
+    } else {
+        text
+    };
     if !raw::within_nesting(text, limits.nesting) {
         let error = RpcError::new(
             code::INVALID_REQUEST,
@@ -451,6 +459,15 @@ pub fn write_response(out: &mut Vec<u8>, id: Option<&Id>, reply: &Reply) {
     };
     out.extend_from_slice(name);
     out.extend_from_slice(body.as_bytes());
+    out.push(b'}');
+}
+
+/// Appends one response whose result is given as JSON text.
+pub(crate) fn write_result_text(out: &mut Vec<u8>, id: &Id, result: &str) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(b",\"result\":");
+    out.extend_from_slice(result.as_bytes());
     out.push(b'}');
 }
 

@@ -4,4 +4,9 @@
 pub mod era;
 pub mod fault;
 pub mod frame;
+mod line;
+pub mod mirror;
 pub mod raw;
+pub mod serve;
+mod signal;
+pub mod upstream;

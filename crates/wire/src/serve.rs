@@ -5,7 +5,6 @@ mod ask;
 mod ctx;
 mod dispatch;
 mod events;
-mod http;
 mod listen;
 mod parking;
 mod session;
@@ -21,12 +20,12 @@ pub use ::http::HeaderMap;
 
 pub use self::ask::AskFault;
 pub use self::ctx::Ctx;
-pub use self::http::{HttpFront, HttpOptions, listen_http};
 pub use self::listen::ListenFilter;
 pub use self::parking::SealKey;
-pub use self::session::{Gone, Saved, Session, SessionId};
+pub use self::session::{Client, Gone, Saved, Session, SessionId};
 pub use self::stdio::{StdioOptions, serve_line, serve_stdio};
 use crate::frame::{Limits, Notification, Reply, Request};
+use crate::mirror::Mirrors;
 use crate::raw::Raw;
 
 /// How a line reached us.
@@ -145,7 +144,11 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// A client (modern) wants these notifications from now on; answer the part that will be honoured.
-    fn listening(&self, session: &Arc<Session>, filter: ListenFilter) -> impl Future<Output = ListenFilter> + Send {
+    fn listening(
+        &self,
+        session: &Arc<Session>,
+        filter: ListenFilter,
+    ) -> impl Future<Output = ListenFilter> + Send {
         let _ = session;
         async { filter }
     }
@@ -161,9 +164,23 @@ pub trait Service: Send + Sync + 'static {
     fn request(&self, ctx: Ctx, request: Request) -> impl Future<Output = Reply> + Send;
 
     /// A notification, in order with the others of its line; the line waits, so be quick.
-    fn notification(&self, session: Arc<Session>, notification: Notification) -> impl Future<Output = ()> + Send {
+    fn notification(
+        &self,
+        session: Arc<Session>,
+        notification: Notification,
+    ) -> impl Future<Output = ()> + Send {
         let _ = (session, notification);
         async {}
+    }
+
+    /// Which arguments of a tool a modern HTTP client must mirror as headers; `None` checks none of them.
+    fn mirrors(
+        &self,
+        session: &Arc<Session>,
+        tool: &str,
+    ) -> impl Future<Output = Option<Arc<Mirrors>>> + Send {
+        let _ = (session, tool);
+        async { None }
     }
 
     /// Something on a line that a person may want to know of; nothing needs doing.

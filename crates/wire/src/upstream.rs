@@ -1,16 +1,6 @@
 //! The upstream face: connect to an MCP server over stdio or HTTP, learn its era, send requests, hear its notifications.
 //! It never retries a request by itself and never decides whether one may be sent.
 
-mod child;
-mod connect;
-mod headers;
-mod http;
-mod orphan;
-mod pending;
-mod request;
-mod sse;
-mod stdio;
-
 use std::ffi::OsString;
 use std::future::Future;
 use std::net::IpAddr;
@@ -19,12 +9,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::connect::Upstream;
-pub use self::headers::{InvalidMirror, Mirrors, decode_header_value, encode_header_value};
-pub use self::orphan::keep_orphans;
 use crate::era::Era;
 use crate::fault::WireFault;
 use crate::frame::{Limits, Notification, Reply};
+use crate::mirror::Mirrors;
 use crate::raw::Raw;
 use crate::serve::ListenFilter;
 

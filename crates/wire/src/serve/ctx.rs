@@ -1,0 +1,364 @@
+//! One request as its handler sees it: notify, ask, hear of cancellation. In the stateless era a question parks the
+//! request: its reply becomes `input_required`, and the client's retry picks it up where it stood.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+
+use super::ask::{AskFault, is_offered};
+use super::parking::{Bound, Question};
+use super::session::{Client, Gone, Session, lock};
+use crate::era::{self, Era};
+use crate::frame::{self, Id, Notification, Reply, RpcError, code};
+use crate::line::{Ending, Out};
+use crate::raw::{self, Raw};
+use crate::signal::Signal;
+use crate::upstream::{Asks, Later, Relay};
+
+/// How many notifications a parked request keeps for the client's return.
+const BACKLOG: usize = 256;
+
+/// Where the request's messages go right now.
+enum Place {
+    /// A client waits for the reply.
+    Live(Live),
+    /// The client went to fetch an answer; it will come back with another id.
+    Parked { backlog: Vec<Notification>, questions: Vec<Question> },
+    /// The handler finished while the client was away.
+    Finished(Reply),
+    /// Answered.
+    Done,
+}
+
+/// The client's current request.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) id: Id,
+    pub(crate) outlet: mpsc::Sender<Out>,
+    pub(crate) token: Option<Raw>,
+}
+
+struct Inner {
+    session: Arc<Session>,
+    client: Option<Client>,
+    method: Box<str>,
+    bound: Option<Bound>,
+    server_info: Option<Arc<RawValue>>,
+    cancelled: Signal,
+    place: Mutex<Place>,
+}
+
+/// A request's context; cheap to clone.
+#[derive(Clone)]
+pub struct Ctx(Arc<Inner>);
+
+impl fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ctx").field("method", &self.0.method).field("session", &self.0.session).finish()
+    }
+}
+
+/// What a context is made of.
+pub(crate) struct Setting {
+    pub(crate) session: Arc<Session>,
+    /// What a modern request says of its client.
+    pub(crate) client: Option<Client>,
+    pub(crate) method: Box<str>,
+    /// What a retry must repeat (modern requests that may ask).
+    pub(crate) bound: Option<Bound>,
+    /// Told in the `_meta` of modern results.
+    pub(crate) server_info: Option<Arc<RawValue>>,
+    pub(crate) live: Live,
+}
+
+impl Ctx {
+    pub(crate) fn new(setting: Setting) -> Self {
+        let Setting { session, client, method, bound, server_info, live } = setting;
+        Self(Arc::new(Inner {
+            session,
+            client,
+            method,
+            bound,
+            server_info,
+            cancelled: Signal::default(),
+            place: Mutex::new(Place::Live(live)),
+        }))
+    }
+
+    /// The line or session the request came in by.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.0.session
+    }
+
+    /// What the client says of itself: in this request (modern), or when the session opened.
+    pub fn client(&self) -> &Client {
+        self.0.client.as_ref().unwrap_or_else(|| self.0.session.client())
+    }
+
+    /// The request's method.
+    pub fn method(&self) -> &str {
+        &self.0.method
+    }
+
+    /// The era the client speaks.
+    pub fn era(&self) -> Era {
+        self.0.session.era()
+    }
+
+    /// Returns when the client no longer wants the reply: it cancelled, disconnected, or its session ended.
+    pub async fn cancelled(&self) {
+        self.0.cancelled.wait().await;
+    }
+
+    /// Whether the client no longer wants the reply.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.is_raised()
+    }
+
+    /// Whether the client would answer this question (declared capability, and a method that may ask).
+    pub fn can_ask(&self, method: &str, params: Option<&RawValue>) -> bool {
+        let place_allows = self.era() == Era::Legacy || era::may_ask(self.method());
+        place_allows && is_offered(self.client().capabilities.as_deref(), method, params)
+    }
+
+    /// Sends a notification that belongs to this request, before its reply and in order.
+    pub async fn notify(&self, method: &str, params: Option<&RawValue>) -> Result<(), Gone> {
+        self.relay(Notification::new(method, params.map(ToOwned::to_owned))).await
+    }
+
+    async fn relay(&self, notification: Notification) -> Result<(), Gone> {
+        let live = match &mut *lock(&self.0.place) {
+            Place::Live(live) => live.clone(),
+            Place::Parked { backlog, .. } => {
+                if backlog.len() < BACKLOG {
+                    backlog.push(notification);
+                }
+                return Ok(());
+            }
+            Place::Finished(_) | Place::Done => return Err(Gone),
+        };
+        live.outlet.send(Out::message(notification_bytes(&notification))).await.map_err(|_| Gone)
+    }
+
+    /// Asks the client. Legacy: a JSON-RPC request on the line. Modern: the request parks and the client's retry brings the
+    /// answer. Dropping the future withdraws the question (legacy) or leaves it open for the client's return (modern).
+    pub async fn ask(&self, method: &str, params: Option<&RawValue>) -> Result<Raw, AskFault> {
+        match self.era() {
+            Era::Legacy => {
+                let live = match &*lock(&self.0.place) {
+                    Place::Live(live) => live.clone(),
+                    Place::Parked { .. } | Place::Finished(_) | Place::Done => return Err(AskFault::Gone),
+                };
+                let answer = self.0.session.ask_on(&live.outlet, self.client(), method, params);
+                tokio::select! {
+                    answer = answer => answer,
+                    () = self.cancelled() => Err(AskFault::Gone),
+                }
+            }
+            Era::Modern => self.ask_parking(method, params).await,
+        }
+    }
+
+    async fn ask_parking(&self, method: &str, params: Option<&RawValue>) -> Result<Raw, AskFault> {
+        if !era::may_ask(self.method()) {
+            return Err(AskFault::NotHere(self.method().to_owned()));
+        }
+        if !is_offered(self.client().capabilities.as_deref(), method, params) {
+            return Err(AskFault::NotOffered(method.to_owned()));
+        }
+        let (answer, answered) = oneshot::channel();
+        let question = Question { method: method.into(), params: params.map(ToOwned::to_owned), answer };
+        self.pose(question).await?;
+        tokio::select! {
+            reply = answered => reply.map_err(|_| AskFault::Expired)?.map_err(AskFault::Rpc),
+            () = self.cancelled() => Err(AskFault::Gone),
+        }
+    }
+
+    /// Parks the request with a question, or adds it to the next round if the client is away already.
+    async fn pose(&self, question: Question) -> Result<(), AskFault> {
+        let live = {
+            let mut place = lock(&self.0.place);
+            match &mut *place {
+                Place::Parked { questions, .. } => {
+                    questions.push(question);
+                    return Ok(());
+                }
+                Place::Finished(_) | Place::Done => return Err(AskFault::Gone),
+                Place::Live(live) => {
+                    let live = live.clone();
+                    *place = Place::Parked { backlog: Vec::new(), questions: Vec::new() };
+                    live
+                }
+            }
+        };
+        self.send_round(live, vec![question]).await
+    }
+
+    /// Answers the client's current request with `input_required`; the questions wait in the parking.
+    async fn send_round(&self, live: Live, questions: Vec<Question>) -> Result<(), AskFault> {
+        let parking = self.0.session.parking();
+        let result = parking.park(self.clone(), questions)?;
+        self.0.session.leave(&live.id);
+        let mut bytes = Vec::new();
+        frame::write_response(&mut bytes, Some(&live.id), &Ok(result));
+        let _ = live.outlet.send(Out { bytes, end: Ending::Result }).await;
+        Ok(())
+    }
+
+    /// The client is back: later messages go to its new request. Questions it left open are put again.
+    pub(crate) async fn resume(&self, live: Live, unanswered: Vec<Question>) {
+        let (backlog, mut questions, finished) = {
+            let mut place = lock(&self.0.place);
+            match std::mem::replace(&mut *place, Place::Live(live.clone())) {
+                Place::Parked { backlog, questions } => (backlog, questions, None),
+                Place::Finished(reply) => (Vec::new(), Vec::new(), Some(reply)),
+                Place::Live(_) | Place::Done => (Vec::new(), Vec::new(), None),
+            }
+        };
+        if let Some(reply) = finished {
+            return self.finish(reply).await;
+        }
+        for notification in backlog {
+            let _ = live.outlet.send(Out::message(self.retokened(&notification, &live))).await;
+        }
+        questions.extend(unanswered);
+        if !questions.is_empty() {
+            *lock(&self.0.place) = Place::Parked { backlog: Vec::new(), questions: Vec::new() };
+            let _ = self.send_round(live, questions).await;
+        }
+    }
+
+    /// A notification kept while the client was away speaks of the progress token it came back with.
+    fn retokened(&self, notification: &Notification, live: &Live) -> Vec<u8> {
+        let edited = match (&live.token, &notification.params) {
+            (Some(token), Some(params)) if &*notification.method == "notifications/progress" => {
+                raw::set(params, "progressToken", token)
+            }
+            _ => None,
+        };
+        match edited {
+            Some(params) => notification_bytes(&Notification::new(notification.method.clone(), Some(params))),
+            None => notification_bytes(notification),
+        }
+    }
+
+    /// What a retry of this request must repeat.
+    pub(crate) fn bound(&self) -> Option<&Bound> {
+        self.0.bound.as_ref()
+    }
+
+    /// The client no longer wants the reply.
+    pub(crate) fn cancel(&self) {
+        self.0.cancelled.raise();
+    }
+
+    /// The client's connection for the request `id` is gone; true cancellation only if it was not parked meanwhile.
+    pub(crate) fn disconnected(&self, id: &Id) {
+        let current = matches!(&*lock(&self.0.place), Place::Live(live) if live.id == *id);
+        if current {
+            self.cancel();
+        }
+    }
+
+    /// Ends the request with a reply, said in the client's era.
+    pub(crate) async fn finish(&self, reply: Reply) {
+        if let Some((outlet, out)) = self.settle(reply) {
+            let _ = outlet.send(out).await;
+        }
+    }
+
+    /// Ends the request without waiting, for places that cannot.
+    pub(crate) fn finish_now(&self, reply: Reply) {
+        if let Some((outlet, out)) = self.settle(reply) {
+            let _ = outlet.try_send(out);
+        }
+    }
+
+    fn settle(&self, reply: Reply) -> Option<(mpsc::Sender<Out>, Out)> {
+        let live = {
+            let mut place = lock(&self.0.place);
+            match std::mem::replace(&mut *place, Place::Done) {
+                Place::Live(live) => live,
+                Place::Parked { .. } => {
+                    *place = Place::Finished(reply);
+                    return None;
+                }
+                Place::Finished(_) | Place::Done => return None,
+            }
+        };
+        self.0.session.leave(&live.id);
+        // A cancelled request gets no reply; its outlet closes with the last clone of this context.
+        if self.is_cancelled() {
+            return None;
+        }
+        let end = match &reply {
+            Ok(_) => Ending::Result,
+            Err(error) => Ending::Error(error.code()),
+        };
+        Some((live.outlet, Out { bytes: self.reply_bytes(&live.id, reply), end }))
+    }
+
+    fn reply_bytes(&self, id: &Id, reply: Reply) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match (self.era(), reply) {
+            (Era::Modern, Ok(result)) => {
+                let text = era::modern_text(self.method(), result.get(), self.0.server_info.as_deref());
+                bytes.reserve(text.len() + 64);
+                frame::write_result_text(&mut bytes, id, &text);
+            }
+            (era, reply) => {
+                let reply = era::reply_for(era, self.method(), reply);
+                frame::write_response(&mut bytes, Some(id), &reply);
+            }
+        }
+        bytes
+    }
+}
+
+fn notification_bytes(notification: &Notification) -> Vec<u8> {
+    let params = notification.params.as_deref().map(RawValue::get);
+    let mut bytes = Vec::with_capacity(96 + params.map_or(0, str::len));
+    frame::write_notification(&mut bytes, &notification.method, params);
+    bytes
+}
+
+/// Answers a request whose handler vanished (a panic), so that its client does not wait for ever.
+pub(crate) struct Unanswered(Option<Ctx>);
+
+impl Unanswered {
+    pub(crate) fn new(ctx: Ctx) -> Self {
+        Self(Some(ctx))
+    }
+
+    pub(crate) async fn answer(mut self, reply: Reply) {
+        if let Some(ctx) = self.0.take() {
+            ctx.finish(reply).await;
+        }
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(ctx) = self.0.take() {
+            ctx.finish_now(Err(RpcError::new(code::INTERNAL, "the request could not be answered")));
+        }
+    }
+}
+
+impl Relay for Ctx {
+    fn notification(&self, notification: Notification) -> Later<'_, ()> {
+        Box::pin(async move {
+            // A client that left will not read it; its cancellation is told elsewhere.
+            let _ = self.relay(notification).await;
+        })
+    }
+}
+
+impl Asks for Ctx {
+    fn ask<'a>(&'a self, method: &'a str, params: Option<Raw>) -> Later<'a, Reply> {
+        Box::pin(async move { Ctx::ask(self, method, params.as_deref()).await.map_err(RpcError::from) })
+    }
+}

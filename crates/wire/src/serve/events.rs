@@ -1,0 +1,233 @@
+//! The events of one SSE stream of a legacy session, numbered and kept for a while, so that a client that lost its
+//! connection can go on where it stood (`Last-Event-ID`). It never repeats a request, only what was already said.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::session::{Gone, lock};
+
+/// How many events, and how many bytes of them, are kept for a reader that is not there.
+const KEEP_EVENTS: usize = 256;
+const KEEP_BYTES: usize = 4 << 20;
+/// How far a reader may lag before the sender waits for it.
+const LAG: usize = 256;
+
+#[derive(Debug)]
+struct State {
+    events: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+    /// The number of the next event; the first is 1, and 0 stands for "nothing read".
+    next: u64,
+    /// The last event the current reader took.
+    read: u64,
+    finished: bool,
+    /// Counts readers: a newer one ends the older.
+    reader: u64,
+    attached: bool,
+}
+
+/// One stream of events.
+#[derive(Debug)]
+pub(crate) struct EventLog {
+    /// The stream's number within its session.
+    pub(crate) stream: u64,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+/// An event with its number.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) number: u64,
+    pub(crate) data: Bytes,
+}
+
+impl EventLog {
+    pub(crate) fn new(stream: u64) -> Arc<Self> {
+        let state = State {
+            events: VecDeque::new(),
+            bytes: 0,
+            next: 1,
+            read: 0,
+            finished: false,
+            reader: 0,
+            attached: false,
+        };
+        Arc::new(Self { stream, state: Mutex::new(state), changed: Notify::new() })
+    }
+
+    /// Adds an event; waits while an attached reader lags.
+    pub(crate) async fn push(&self, bytes: Vec<u8>) {
+        let mut bytes = Some(Bytes::from(bytes));
+        loop {
+            let changed = self.changed.notified();
+            if self.try_push(&mut bytes) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Adds an event unless an attached reader lags for too long.
+    pub(crate) async fn push_patiently(&self, bytes: Vec<u8>, patience: Duration) -> Result<(), Gone> {
+        tokio::time::timeout(patience, self.push(bytes)).await.map_err(|_| Gone)
+    }
+
+    fn try_push(&self, bytes: &mut Option<Bytes>) -> bool {
+        let mut state = lock(&self.state);
+        let lag = usize::try_from(state.next.saturating_sub(state.read + 1)).unwrap_or(usize::MAX);
+        if state.attached && lag >= LAG && !state.finished {
+            return false;
+        }
+        if let Some(bytes) = bytes.take() {
+            let number = state.next;
+            state.next += 1;
+            state.bytes += bytes.len();
+            state.events.push_back((number, bytes));
+            // Nobody waits for ever for a reader that may never come: the oldest go first.
+            while state.events.len() > KEEP_EVENTS + LAG || state.bytes > KEEP_BYTES && state.events.len() > 1
+            {
+                let readable =
+                    state.attached && state.events.front().is_some_and(|(number, _)| *number > state.read);
+                if readable && state.bytes <= KEEP_BYTES * 8 {
+                    break;
+                }
+                if let Some((_, old)) = state.events.pop_front() {
+                    state.bytes -= old.len();
+                }
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// No more events will come.
+    pub(crate) fn finish(&self) {
+        lock(&self.state).finished = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Reads from after event `after`; an earlier reader ends.
+    pub(crate) fn attach(self: &Arc<Self>, after: u64) -> Reader {
+        let mut state = lock(&self.state);
+        state.reader += 1;
+        state.read = after;
+        state.attached = true;
+        let reader = Reader { log: self.clone(), turn: state.reader };
+        drop(state);
+        self.changed.notify_waiters();
+        reader
+    }
+
+    /// The number of the last event, 0 when there was none.
+    pub(crate) fn last(&self) -> u64 {
+        lock(&self.state).next - 1
+    }
+
+    /// Reads what nobody has read yet.
+    pub(crate) fn attach_unread(self: &Arc<Self>) -> Reader {
+        let read = lock(&self.state).read;
+        self.attach(read)
+    }
+}
+
+/// Reads one stream; only the newest reader of a stream gets anything.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    log: Arc<EventLog>,
+    turn: u64,
+}
+
+enum Step {
+    Event(Event),
+    Wait,
+    End,
+}
+
+impl Reader {
+    /// The next event; `None` when the stream is finished or another reader took over.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        loop {
+            let changed = self.log.changed.notified();
+            match self.step() {
+                Step::Event(event) => {
+                    self.log.changed.notify_waiters();
+                    return Some(event);
+                }
+                Step::End => return None,
+                Step::Wait => changed.await,
+            }
+        }
+    }
+
+    fn step(&self) -> Step {
+        let mut state = lock(&self.log.state);
+        if state.reader != self.turn {
+            return Step::End;
+        }
+        let read = state.read;
+        let found = state.events.iter().find(|(number, _)| *number > read);
+        match found.map(|(number, data)| Event { number: *number, data: data.clone() }) {
+            Some(event) => {
+                state.read = event.number;
+                Step::Event(event)
+            }
+            None if state.finished => Step::End,
+            None => Step::Wait,
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = lock(&self.log.state);
+        if state.reader == self.turn {
+            state.attached = false;
+        }
+        drop(state);
+        self.log.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_goes_on_where_another_stood() {
+        let log = EventLog::new(1);
+        for text in ["a", "b", "c"] {
+            log.push(text.into()).await;
+        }
+        let mut first = log.attach(0);
+        assert_eq!(first.next().await.unwrap().data, "a");
+        let mut second = log.attach(1);
+        assert!(first.next().await.is_none());
+        assert_eq!(second.next().await.unwrap().data, "b");
+        log.finish();
+        assert_eq!(second.next().await.unwrap().data, "c");
+        assert!(second.next().await.is_none());
+        assert_eq!(log.last(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_lagging_reader_holds_the_sender_back() {
+        let log = EventLog::new(1);
+        let mut reader = log.attach(0);
+        for n in 0..LAG {
+            log.push(n.to_string().into()).await;
+        }
+        assert_eq!(log.push_patiently("late".into(), Duration::from_millis(5)).await, Err(Gone));
+        assert_eq!(reader.next().await.unwrap().number, 1);
+        log.push("now".into()).await;
+        drop(reader);
+        for n in 0..2000 {
+            log.push(n.to_string().into()).await;
+        }
+    }
+}
