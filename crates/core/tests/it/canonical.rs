@@ -203,7 +203,7 @@ fn number() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn reading_the_canonical_form_gives_the_value_back(tree in tree(number()), seed in any::<u64>()) {
