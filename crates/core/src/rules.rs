@@ -2,15 +2,15 @@
 //! every matching `deny` denies, and a condition that errors refuses. Never lowers a verdict because something broke.
 
 mod condition;
+mod names;
 mod resolution;
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::Value;
 
-pub use condition::{Condition, Facts, VARIABLES};
+pub use condition::{BadCondition, Condition, Facts, VARIABLES};
 pub use resolution::{DecidedBy, Field, Resolution, RuleFault};
 
 use crate::confirm::{Kind, Strength};
@@ -145,8 +145,14 @@ impl RuleSet {
         let mut owners = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             for glob in &rule.globs {
-                let bad = |why: &dyn std::fmt::Display| BadGlob { glob: glob.clone(), rule: index, why: why.to_string() };
-                builder.add(Glob::new(glob).map_err(|error| bad(error.kind()))?);
+                let bad = |why: &dyn std::fmt::Display| BadGlob {
+                    glob: glob.clone(),
+                    rule: index,
+                    why: why.to_string(),
+                };
+                // A backslash escapes on every platform, or a configuration would mean different things.
+                let compiled = GlobBuilder::new(glob).backslash_escape(true).build();
+                builder.add(compiled.map_err(|error| bad(error.kind()))?);
                 owners.push(index);
             }
         }
@@ -170,8 +176,12 @@ impl RuleSet {
 
     /// The indices of the rules whose glob matches, in order.
     pub fn matching(&self, name: &FullName) -> Vec<usize> {
-        let found: HashSet<usize> =
-            self.globs.matches(name.to_string()).into_iter().filter_map(|glob| self.owners.get(glob).copied()).collect();
+        let found: HashSet<usize> = self
+            .globs
+            .matches(name.to_string())
+            .into_iter()
+            .filter_map(|glob| self.owners.get(glob).copied())
+            .collect();
         let mut found: Vec<usize> = found.into_iter().collect();
         found.sort_unstable();
         found

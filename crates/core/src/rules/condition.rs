@@ -8,6 +8,7 @@ use cel::{Context, Env, Program};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::names;
 use crate::call::Caller;
 use crate::ids::FullName;
 use crate::intent::Intent;
@@ -19,6 +20,15 @@ pub const VARIABLES: [&str; 6] = ["args", "tool", "caller", "intent", "mode", "n
 
 /// The longest condition, in bytes: longer ones are a mistake or an attack.
 const LONGEST: usize = 4_096;
+
+/// The most symbols and words. With the longest chain of operators this stays within [`PARSER_STACK`].
+const MOST_SYMBOLS: usize = 1_024;
+
+/// How deep expressions may stand inside one another; `&&` and `||` are balanced and hardly count.
+const DEEPEST: usize = 24;
+
+/// Address space, not memory: only what is used is ever mapped.
+const PARSER_STACK: usize = 128 << 20;
 
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
@@ -47,33 +57,29 @@ impl PartialEq for Condition {
 pub struct BadCondition {
     /// What is wrong.
     pub why: String,
-    /// Where in the condition, line and column from 1, if known.
+    /// Where in the condition, line and column (in characters) from 1, if known.
     pub at: Option<(usize, usize)>,
 }
 
 impl Condition {
-    /// Compiles, and refuses names that are not among [`VARIABLES`].
+    /// Compiles, and refuses names that are not among [`VARIABLES`], functions CEL does not have, and what nests too deep.
     pub fn compile(source: &str) -> Result<Self, BadCondition> {
+        let refuse = |why| BadCondition { why, at: None };
         if source.len() > LONGEST {
-            let why = format!("the condition has {} bytes; at most {LONGEST} are allowed", source.len());
-            return Err(BadCondition { why, at: None });
+            return Err(refuse(format!(
+                "the condition has {} bytes; at most {LONGEST} are allowed",
+                source.len()
+            )));
         }
-        let program = ENV.compile(source).map_err(|errors| match errors.errors.first() {
-            Some(first) => {
-                let place = |number: isize| usize::try_from(number).unwrap_or(1).max(1);
-                BadCondition { why: first.msg.clone(), at: Some((place(first.pos.0), place(first.pos.1))) }
-            }
-            None => BadCondition { why: "the condition does not parse".to_owned(), at: None },
-        })?;
-        let references = program.references();
-        let mut unknown: Vec<&str> =
-            references.variables().into_iter().filter(|name| !VARIABLES.contains(name) && !name.starts_with('@')).collect();
-        unknown.sort_unstable();
-        // Names bound by macros (`x` in `args.items.all(x, …)`) show up as references too; a dry evaluation tells them apart.
-        if let Some(name) = unknown.into_iter().find(|name| is_free(&program, name)) {
-            let why = format!("unknown name `{name}`: a condition knows {}", VARIABLES.join(", "));
-            return Err(BadCondition { why, at: None });
+        if symbols(source) > MOST_SYMBOLS {
+            return Err(refuse(format!("the condition has more than {MOST_SYMBOLS} symbols and words")));
         }
+        // The parser needs up to a hundred kilobytes of stack for each bracket: it gets a stack that is always enough.
+        let compiled = std::thread::scope(|scope| {
+            let roomy = std::thread::Builder::new().stack_size(PARSER_STACK);
+            roomy.spawn_scoped(scope, || compile_here(source)).ok().and_then(|thread| thread.join().ok())
+        });
+        let program = compiled.ok_or_else(|| refuse("the condition could not be compiled".to_owned()))??;
         Ok(Self { source: source.to_owned(), program: Arc::new(program) })
     }
 
@@ -92,13 +98,57 @@ impl Condition {
     }
 }
 
-/// Whether evaluation trips over the name: then it is free, and nothing will ever bind it.
-fn is_free(program: &Program, name: &str) -> bool {
-    let world = World::of_values(Map::new(), Map::new(), Map::new(), Map::new(), Mode::Ask, Timestamp::UNIX_EPOCH);
-    match program.execute(&world.context) {
-        Err(cel::ExecutionError::UndeclaredReference(missing)) => missing.as_str() == name,
-        Ok(_) | Err(_) => false,
+fn compile_here(source: &str) -> Result<Program, BadCondition> {
+    let program = ENV.compile(source).map_err(|errors| match errors.errors.first() {
+        Some(first) => {
+            let place = |number: isize| usize::try_from(number).ok().filter(|number| *number > 0);
+            BadCondition { why: plain(&first.msg), at: place(first.pos.0).zip(place(first.pos.1)) }
+        }
+        None => BadCondition { why: "the condition does not parse".to_owned(), at: None },
+    })?;
+    // Evaluation recurses as well, on whatever stack the call came on.
+    if names::depth(program.expression()) > DEEPEST {
+        return Err(BadCondition {
+            why: format!("the condition nests deeper than {DEEPEST} levels"),
+            at: None,
+        });
     }
+    match names::first_unknown(&program, &ENV) {
+        Some(unknown) => {
+            let at = unknown.at.and_then(|offset| line_and_column(source, offset));
+            Err(BadCondition { why: unknown.why, at })
+        }
+        None => Ok(program),
+    }
+}
+
+/// How many symbols and words there are: a bound on how deep the parser can go.
+fn symbols(source: &str) -> usize {
+    let mut inside_word = false;
+    let counts = source.chars().filter(|one| {
+        let is_word = one.is_alphanumeric() || *one == '_';
+        let counts = !one.is_whitespace() && !(is_word && inside_word);
+        inside_word = is_word;
+        counts
+    });
+    counts.count()
+}
+
+/// The parser's message without its list of everything that might have stood there.
+fn plain(message: &str) -> String {
+    if message.contains("Recursion limit") {
+        return "the condition nests too deep".to_owned();
+    }
+    let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
+    let message = message.split_once(" expecting {").map_or(message, |(short, _)| short);
+    message.replace("'<EOF>'", "the end").replace("<EOF>", "the end").replace('\n', " ")
+}
+
+fn line_and_column(source: &str, offset: usize) -> Option<(usize, usize)> {
+    let before = source.get(..offset)?;
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let column = before.get(line_start..)?.chars().count() + 1;
+    Some((before.matches('\n').count() + 1, column))
 }
 
 fn explain(error: &cel::ExecutionError) -> String {
@@ -160,20 +210,14 @@ impl World {
                 intent.insert("reason".into(), text(reason));
             }
         }
-        Self::of_values(facts.arguments.clone(), tool, caller, intent, facts.mode, facts.now)
+        Self::of_values([facts.arguments, &tool, &caller, &intent], facts.mode, facts.now)
     }
 
-    fn of_values(
-        args: Map<String, Value>,
-        tool: Map<String, Value>,
-        caller: Map<String, Value>,
-        intent: Map<String, Value>,
-        mode: Mode,
-        now: Timestamp,
-    ) -> Self {
+    /// The four maps are args, tool, caller and intent.
+    fn of_values(maps: [&Map<String, Value>; 4], mode: Mode, now: Timestamp) -> Self {
         let mut context = Context::with_env(Arc::clone(&ENV));
-        for (name, value) in [("args", args), ("tool", tool), ("caller", caller), ("intent", intent)] {
-            context.add_variable_from_value(name, cel_value(&Value::Object(value)));
+        for (name, members) in ["args", "tool", "caller", "intent"].into_iter().zip(maps) {
+            context.add_variable_from_value(name, cel_map(members));
         }
         context.add_variable_from_value("mode", mode.as_str());
         let nanos = u32::try_from(now.subsec_nanosecond().max(0)).unwrap_or(0);
@@ -195,10 +239,90 @@ fn cel_value(value: &Value) -> cel::Value {
         },
         Value::String(text) => cel::Value::String(Arc::new(text.clone())),
         Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(cel_value).collect())),
-        Value::Object(members) => {
-            let members: HashMap<String, cel::Value> =
-                members.iter().map(|(name, member)| (name.clone(), cel_value(member))).collect();
-            cel::Value::from(members)
+        Value::Object(members) => cel_map(members),
+    }
+}
+
+fn cel_map(members: &Map<String, Value>) -> cel::Value {
+    let members: HashMap<String, cel::Value> =
+        members.iter().map(|(name, member)| (name.clone(), cel_value(member))).collect();
+    cel::Value::from(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(source: &str) -> (String, Option<(usize, usize)>) {
+        let bad = Condition::compile(source).unwrap_err();
+        (bad.why, bad.at)
+    }
+
+    #[test]
+    fn names_and_functions_are_known_when_the_rules_are_read() {
+        for good in [
+            "args.amount > 10000",
+            "args.items.all(x, x.price < 5 && x.tags.exists(t, t == 'new'))",
+            "type(args.a) == string && tool.name.startsWith('get')",
+            "has(args.a) && args.a.size() > 0 && size(args.b) in [1, 2]",
+            "now < timestamp('2026-01-01T00:00:00Z') || now.getHours() > 18",
+            "optional.none().hasValue()",
+            "args.map(k, k + 'x').exists(k, k == 'ax') && !(mode == 'ask')",
+            "{'a': args.x, 'b': [intent]}.size() > 0 ? true : false",
+        ] {
+            Condition::compile(good).unwrap_or_else(|bad| panic!("{good}: {bad}"));
         }
+        let unknown = |name| {
+            format!("unknown name `{name}`: a condition knows args, tool, caller, intent, mode, or now")
+        };
+        // Found although evaluation would never get there.
+        assert_eq!(refused("has(args.x) && agrs.y"), (unknown("agrs"), Some((1, 16))));
+        assert_eq!(refused("args.all(x, x > 1) &&\n  'ü' == x"), (unknown("x"), Some((2, 10))));
+        assert_eq!(
+            refused("args.a.upper() == 'X'"),
+            ("there is no function `upper`".to_owned(), Some((1, 8)))
+        );
+        assert_eq!(refused("1 < lenght(args.a)"), ("there is no function `lenght`".to_owned(), Some((1, 5))));
+    }
+
+    #[test]
+    fn syntax_errors_say_where() {
+        assert_eq!(refused("args.amount >> 1"), ("extraneous input '>'".to_owned(), Some((1, 14))));
+        assert_eq!(
+            refused("mode == 'ask' &&\n  args."),
+            ("no viable alternative at input '.'".to_owned(), Some((2, 8)))
+        );
+        assert_eq!(refused(""), ("mismatched input the end".to_owned(), Some((1, 1))));
+    }
+
+    #[test]
+    fn no_condition_overflows_the_stack() {
+        let nest =
+            |open: &str, close: &str, times: usize| format!("{}1{}", open.repeat(times), close.repeat(times));
+        for times in [8, 20, 90, 100, 500, 1_000] {
+            for (open, close) in [
+                ("(", ")"),
+                ("[", "]"),
+                ("!(", ")"),
+                ("-(", ")"),
+                ("args[", "]"),
+                ("{1:", "}"),
+                ("[1].all(x,", ")"),
+            ] {
+                let _ =
+                    Condition::compile(&nest(open, close, times)).map(|condition| condition.holds(&empty()));
+            }
+            for chain in ["1+", "1==", "1 in ", "!", "-", "args.", "true&&", "true?1:", "size(args)*"] {
+                let source = format!("{}1", chain.repeat(times));
+                let _ = Condition::compile(&source).map(|condition| condition.holds(&empty()));
+            }
+            let _ = Condition::compile(&format!("args{}", "[0]".repeat(times)));
+            let _ = Condition::compile(&format!("args{}", ".f()".repeat(times)));
+        }
+        assert!(refused(&nest("!(", ")", 60)).0.contains("nests"));
+    }
+
+    fn empty() -> World {
+        World::of_values(Map::new(), Map::new(), Map::new(), Map::new(), Mode::Ask, Timestamp::UNIX_EPOCH)
     }
 }

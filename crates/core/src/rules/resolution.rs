@@ -105,7 +105,9 @@ impl Resolution {
         match (&self.deny, self.allow, self.closed) {
             (Some(why), _, _) => Some((why.clone(), "rule_denied")),
             (None, Some(false), _) => Some(("a rule does not allow it".to_owned(), "not_allowed")),
-            (None, None, true) => Some(("no rule allows it, and unlisted tools are denied".to_owned(), "not_allowed")),
+            (None, None, true) => {
+                Some(("no rule allows it, and unlisted tools are denied".to_owned(), "not_allowed"))
+            }
             (None, Some(true), _) | (None, None, false) => None,
         }
     }
@@ -113,7 +115,9 @@ impl Resolution {
     /// The digest of the decision: plans die when it changes, and only then.
     pub fn digest(&self, effect: Effect) -> Digest {
         let preview = self.preview.as_ref().map(|rule| match rule {
-            PreviewRule::Argument { arg, preview, apply } => json!({"arg": arg, "preview": preview, "apply": apply}),
+            PreviewRule::Argument { arg, preview, apply } => {
+                json!({"arg": arg, "preview": preview, "apply": apply})
+            }
             PreviewRule::Companion { tool, digest } => json!({"tool": tool, "digest": digest}),
             PreviewRule::Computed => Value::Bool(false),
         });
@@ -151,7 +155,8 @@ impl Resolution {
             (Field::Limit, first(&mut self.limit, limit.as_ref())),
             (Field::Timeout, first(&mut self.timeout, rule.timeout.as_ref())),
         ];
-        let new: Vec<String> = rule.redact.iter().filter(|path| !self.redact.contains(path)).cloned().collect();
+        let new: Vec<String> =
+            rule.redact.iter().filter(|path| !self.redact.contains(path)).cloned().collect();
         if !new.is_empty() && self.redact.is_empty() {
             self.decided.push(DecidedBy { field: Field::Redact, rule: rule.name.clone() });
         }

@@ -1,0 +1,128 @@
+//! Reads the tree of a condition without running it: how deep it is, and which names it uses that nothing will ever bind.
+//! A misspelt name is found when the rules are read, not when the first call trips over it.
+
+use std::sync::Arc;
+
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr};
+use cel::{Context, Env, ExecutionError, Program};
+
+use super::condition::VARIABLES;
+use crate::words::choices;
+
+/// A name that means nothing, and where it stands, in bytes from the start of the condition.
+pub(super) struct Unknown {
+    pub(super) why: String,
+    pub(super) at: Option<usize>,
+}
+
+/// How many expressions stand inside one another at most.
+pub(super) fn depth(expression: &IdedExpr) -> usize {
+    let parts = match &expression.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Comprehension(each) => {
+            vec![&each.iter_range, &each.accu_init, &each.loop_cond, &each.loop_step, &each.result]
+        }
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => entries(&map.entries),
+        Expr::Struct(made) => entries(&made.entries),
+        Expr::Select(select) => vec![&*select.operand],
+    };
+    1 + parts.into_iter().map(depth).max().unwrap_or(0)
+}
+
+fn entries(all: &[IdedEntryExpr]) -> Vec<&IdedExpr> {
+    all.iter()
+        .flat_map(|entry| match &entry.expr {
+            EntryExpr::StructField(field) => vec![&field.value],
+            EntryExpr::MapEntry(pair) => vec![&pair.key, &pair.value],
+        })
+        .collect()
+}
+
+/// The first name or function that nothing binds.
+pub(super) fn first_unknown(program: &Program, env: &Arc<Env>) -> Option<Unknown> {
+    Walk { program, env, bound: Vec::new() }.unknown(program.expression())
+}
+
+struct Walk<'p> {
+    program: &'p Program,
+    env: &'p Arc<Env>,
+    bound: Vec<&'p str>,
+}
+
+impl<'p> Walk<'p> {
+    fn unknown(&mut self, here: &'p IdedExpr) -> Option<Unknown> {
+        match &here.expr {
+            Expr::Unspecified | Expr::Literal(_) => None,
+            Expr::Ident(name) => self.unknown_name(name, here),
+            Expr::Call(call) => self.unknown_in_call(call, here),
+            Expr::Comprehension(each) => self.unknown_in_each(each),
+            Expr::List(list) => list.elements.iter().find_map(|element| self.unknown(element)),
+            Expr::Map(map) => entries(&map.entries).into_iter().find_map(|part| self.unknown(part)),
+            Expr::Struct(made) => entries(&made.entries).into_iter().find_map(|part| self.unknown(part)),
+            Expr::Select(select) => self.unknown(&select.operand),
+        }
+    }
+
+    fn unknown_name(&self, name: &str, here: &IdedExpr) -> Option<Unknown> {
+        let known = VARIABLES.contains(&name) || name.starts_with('@') || self.bound.contains(&name);
+        // Names of types (`type(x) == string`) are values as well.
+        if known || self.is_declared(name) {
+            return None;
+        }
+        let why = format!("unknown name `{name}`: a condition knows {}", choices(&VARIABLES));
+        Some(Unknown { why, at: self.place(here) })
+    }
+
+    fn unknown_in_call(&mut self, call: &'p CallExpr, here: &'p IdedExpr) -> Option<Unknown> {
+        let name = &call.func_name;
+        let is_operator = !name.chars().all(|one| one.is_alphanumeric() || one == '_');
+        let (probe, target) = match call.target.as_deref() {
+            // A namespace, such as `optional` in `optional.none()`, is no value of its own.
+            Some(IdedExpr { expr: Expr::Ident(space), .. })
+                if self.is_declared(&format!("{space}.{name}()")) =>
+            {
+                return call.args.iter().find_map(|argument| self.unknown(argument));
+            }
+            Some(target) => (format!("''.{name}()"), Some(target)),
+            None => (format!("{name}()"), None),
+        };
+        if let Some(unknown) = target.and_then(|target| self.unknown(target)) {
+            return Some(unknown);
+        }
+        if !is_operator && !self.is_declared(&probe) {
+            // The place of a call is its bracket; the name stands right before it.
+            let at = self.place(here).map(|at| at.saturating_sub(name.len()));
+            return Some(Unknown { why: format!("there is no function `{name}`"), at });
+        }
+        call.args.iter().find_map(|argument| self.unknown(argument))
+    }
+
+    fn unknown_in_each(&mut self, each: &'p ComprehensionExpr) -> Option<Unknown> {
+        if let Some(unknown) = self.unknown(&each.iter_range).or_else(|| self.unknown(&each.accu_init)) {
+            return Some(unknown);
+        }
+        let before = self.bound.len();
+        self.bound.push(&each.accu_var);
+        self.bound.push(&each.iter_var);
+        self.bound.extend(each.iter_var2.as_deref());
+        let parts = [&each.loop_cond, &each.loop_step, &each.result];
+        let unknown = parts.into_iter().find_map(|part| self.unknown(part));
+        self.bound.truncate(before);
+        unknown
+    }
+
+    /// Whether the language itself knows the name: evaluating it alone fails otherwise, and in no other way.
+    fn is_declared(&self, probe: &str) -> bool {
+        let context = Context::with_env(Arc::clone(self.env));
+        self.env.compile(probe).is_ok_and(|program| {
+            !matches!(program.execute(&context), Err(ExecutionError::UndeclaredReference(_)))
+        })
+    }
+
+    fn place(&self, here: &IdedExpr) -> Option<usize> {
+        let (start, _) = self.program.source_info().offset_for(here.id)?;
+        usize::try_from(start).ok()
+    }
+}
