@@ -75,6 +75,13 @@ impl Arguments {
         Self::from_checked(members, sent)
     }
 
+    /// The same arguments with the canonical text as the one to send: what a plan holds.
+    #[must_use]
+    pub fn frozen(mut self) -> Self {
+        self.sent.clone_from(&self.canonical);
+        self
+    }
+
     /// As members.
     pub fn value(&self) -> &Map<String, Value> {
         &self.value

@@ -29,16 +29,31 @@ use crate::tool::Tool;
 ///
 /// INVARIANT (one gate): a [`Permit`] is made here and nowhere else, and can't be copied.
 pub fn judge(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Verdict {
-    let mut record = CallRecord::begin(&call, law.redactor);
-    match weigh(call, law, now, &mut record) {
-        Ok(verdict) => verdict,
+    let mut record = CallRecord::begin(&call);
+    let phase_two = comes_back(&call);
+    let weighed = match resolve(&call, phase_two) {
+        Ok(tool) => weigh(call, tool, phase_two, law, now, &mut record),
+        Err(refusal) => {
+            record.arguments = law.redactor.clean(call.arguments.value(), &[]);
+            Err(refusal)
+        }
+    };
+    match weighed.map(|draft| by_mode(draft, law, now)) {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(refused)) => Verdict::Refuse(*refused),
         Err(refusal) => Verdict::Refuse(Refused { refusal, record }),
     }
 }
 
-fn weigh(mut call: Call, law: &Snapshot<'_>, now: Timestamp, record: &mut CallRecord) -> Result<Verdict, Refusal> {
-    let phase_two = comes_back(&call);
-    let tool = resolve(&call, phase_two)?;
+/// From the role to the mode: everything that needs neither schema nor preview.
+fn weigh<'h>(
+    mut call: Call,
+    tool: Arc<Tool>,
+    phase_two: bool,
+    law: &Snapshot<'h>,
+    now: Timestamp,
+    record: &mut CallRecord,
+) -> Result<Weighed<'h>, Refusal> {
     let own_mode = own_mode(&call);
     let mode = ModeSources {
         call: own_mode.as_ref().ok().copied().flatten(),
@@ -94,38 +109,59 @@ fn weigh(mut call: Call, law: &Snapshot<'_>, now: Timestamp, record: &mut CallRe
         style,
         warnings,
         rules,
+        // Nothing refuses between here and the verdict but what carries this record along.
         record: record.clone(),
     };
-    by_mode(draft, law, held, now)
+    Ok(Weighed { draft, held })
+}
+
+/// A call that passed the gates up to the mode, with the plan it brings back.
+struct Weighed<'h> {
+    draft: Draft,
+    held: Option<&'h Held>,
 }
 
 /// Which rows of the mode table apply, every pair named.
-fn by_mode(draft: Draft, law: &Snapshot<'_>, held: Option<&Held>, now: Timestamp) -> Result<Verdict, Refusal> {
+fn by_mode(weighed: Weighed<'_>, law: &Snapshot<'_>, now: Timestamp) -> Result<Verdict, Box<Refused>> {
+    let Weighed { draft, held } = weighed;
     match (draft.classified.effect, draft.mode) {
         (Effect::Read, Mode::Ask | Mode::Plan | Mode::Execute) => {
-            check_schema(&draft, law)?;
+            let draft = checked(draft, |draft| check_schema(draft, law))?;
             by_need(draft, law, held, now)
         }
         (Effect::Write | Effect::Destructive, Mode::Ask) => Ok(Verdict::Explain(Explanation::of(draft))),
         (Effect::Write | Effect::Destructive, Mode::Plan) => {
-            check_schema(&draft, law)?;
-            Ok(Verdict::Preview(draft))
+            checked(draft, |draft| check_schema(draft, law)).map(Verdict::Preview)
         }
         (Effect::Write | Effect::Destructive, Mode::Execute) => {
-            check_pause(law)?;
-            check_schema(&draft, law)?;
+            let draft = checked(draft, |draft| check_pause(law).and_then(|()| check_schema(draft, law)))?;
             by_need(draft, law, held, now)
         }
     }
 }
 
-fn by_need(draft: Draft, law: &Snapshot<'_>, held: Option<&Held>, now: Timestamp) -> Result<Verdict, Refusal> {
+/// The draft, or the refusal with the draft's record.
+fn checked(draft: Draft, check: impl FnOnce(&Draft) -> Result<(), Refusal>) -> Result<Draft, Box<Refused>> {
+    match check(&draft) {
+        Ok(()) => Ok(draft),
+        Err(refusal) => Err(Box::new(Refused { refusal, record: draft.record })),
+    }
+}
+
+fn by_need(
+    draft: Draft,
+    law: &Snapshot<'_>,
+    held: Option<&Held>,
+    now: Timestamp,
+) -> Result<Verdict, Box<Refused>> {
     if draft.need.kind == Kind::None {
         return Ok(Verdict::Go(Permit::at_once(draft)));
     }
     if let Some(held) = held {
-        let approval = check_strength(held, &draft.call.brought, asker(&draft.call), now)?;
-        return Ok(Verdict::Redeem(Redemption::new(draft, held.plan.clone(), approval)));
+        return match check_strength(held, &draft.call.brought, asker(&draft.call), now) {
+            Ok(approval) => Ok(Verdict::Redeem(Redemption::new(draft, held.plan.clone(), approval))),
+            Err(refusal) => Err(Box::new(Refused { refusal, record: draft.record })),
+        };
     }
     // An explicit dry run is never turned into the real thing by a grant.
     let dry = match &draft.style {

@@ -10,7 +10,6 @@ use crate::ids::{FullName, PlanId, PrincipalId, SessionId};
 use crate::intent::{Intent, Variant};
 use crate::mode::Mode;
 use crate::plan::door_variant;
-use crate::redact::Redactor;
 use crate::role::Role;
 use crate::words::words;
 
@@ -102,8 +101,8 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
-    /// What is known of a call before it is judged.
-    pub fn begin(call: &Call, redactor: &Redactor) -> Self {
+    /// What is known of a call before it is judged. The arguments come in once it is known what to leave out.
+    pub fn begin(call: &Call) -> Self {
         Self {
             principal: call.caller.principal.clone(),
             role: call.caller.role,
@@ -114,7 +113,7 @@ impl CallRecord {
             effect: None,
             mode: None,
             intent: None,
-            arguments: redactor.clean(call.arguments.value(), &[]),
+            arguments: Value::Null,
             arguments_digest: call.arguments.digest(),
             plan_id: None,
             plan_hash: None,

@@ -176,14 +176,11 @@ impl RuleSet {
 
     /// The indices of the rules whose glob matches, in order.
     pub fn matching(&self, name: &FullName) -> Vec<usize> {
-        let found: HashSet<usize> = self
-            .globs
-            .matches(name.to_string())
-            .into_iter()
-            .filter_map(|glob| self.owners.get(glob).copied())
-            .collect();
-        let mut found: Vec<usize> = found.into_iter().collect();
+        let globs = self.globs.matches(name.to_string());
+        let mut found: Vec<usize> =
+            globs.into_iter().filter_map(|glob| self.owners.get(glob).copied()).collect();
         found.sort_unstable();
+        found.dedup();
         found
     }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::permit::{Permit, Redemption};
-use crate::call::{Arguments, Call};
+use crate::call::Call;
 use crate::confirm::Need;
 use crate::digest::Digest;
 use crate::effect::{Because, Classified, Effect};
@@ -124,7 +124,7 @@ impl Draft {
             session: self.call.caller.session.clone(),
             tool: self.call.name.clone(),
             fingerprint: self.tool.fingerprint,
-            arguments: frozen(&self.call.arguments),
+            arguments: self.call.arguments.clone().frozen(),
             preview,
             policy_digest: self.policy_digest,
             effect: self.classified.effect,
@@ -145,11 +145,6 @@ impl Draft {
             .find_map(|field| self.rules.rule_for(field))
             .map(|rule| rule.0.clone())
     }
-}
-
-/// The canonical text is what a plan holds and sends.
-fn frozen(arguments: &Arguments) -> Arguments {
-    Arguments::parse(arguments.canonical().as_bytes()).unwrap_or_else(|_| arguments.clone())
 }
 
 /// What ask mode tells: what would happen, on what, how risky, and how to go on.

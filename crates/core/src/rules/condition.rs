@@ -323,6 +323,6 @@ mod tests {
     }
 
     fn empty() -> World {
-        World::of_values(Map::new(), Map::new(), Map::new(), Map::new(), Mode::Ask, Timestamp::UNIX_EPOCH)
+        World::of_values([&Map::new(); 4], Mode::Ask, Timestamp::UNIX_EPOCH)
     }
 }

@@ -1,3 +1,7 @@
 //! Integration tests of the law, one binary.
 mod canonical;
+mod confirm;
+mod law;
+mod matrix;
 mod strict_json;
+mod world;
