@@ -140,11 +140,13 @@ fn primitive(text: &str) -> Option<String> {
 pub fn encode_header_value(text: &str) -> Cow<'_, str> {
     let edge = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let bytes = text.as_bytes();
-    let plain = bytes.iter().all(|byte| (0x20..=0x7e).contains(byte))
-        && !edge(bytes.first())
-        && !edge(bytes.last())
-        && !(text.starts_with(OPEN) && text.ends_with(CLOSE));
-    if plain { Cow::Borrowed(text) } else { Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text))) }
+    let wrapped = text.starts_with(OPEN) && text.ends_with(CLOSE);
+    let odd = bytes.iter().any(|byte| !(0x20..=0x7e).contains(byte));
+    if odd || wrapped || edge(bytes.first()) || edge(bytes.last()) {
+        Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text)))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Reads a header value back; `None` where the wrapped text is broken.

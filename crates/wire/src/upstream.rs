@@ -1,6 +1,16 @@
 //! The upstream face: connect to an MCP server over stdio or HTTP, learn its era, send requests, hear its notifications.
 //! It never retries a request by itself and never decides whether one may be sent.
 
+mod address;
+mod child;
+mod connect;
+mod http;
+mod orphan;
+mod pending;
+mod request;
+mod sse;
+mod stdio;
+
 use std::ffi::OsString;
 use std::future::Future;
 use std::net::IpAddr;
@@ -9,6 +19,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::address::default_address_rule;
+pub use self::connect::Upstream;
+pub use self::orphan::{keep_orphans, use_keeper};
 use crate::era::Era;
 use crate::fault::WireFault;
 use crate::frame::{Limits, Notification, Reply};

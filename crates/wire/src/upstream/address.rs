@@ -1,0 +1,90 @@
+//! Which addresses an HTTP upstream may have, checked on the resolved address right before connecting, so that a name cannot
+//! turn into another address in between.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper_util::client::legacy::connect::dns::Name;
+use tower_service::Service;
+
+use super::AddressRule;
+
+/// Denies what no upstream is reached by but an attacker would like: link-local and cloud metadata addresses, multicast,
+/// broadcast, the unspecified address. Loopback and private networks are where many upstreams live.
+pub fn default_address_rule(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let metadata = [
+        IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+        IpAddr::V6("fd00:ec2::254".parse().unwrap_or(std::net::Ipv6Addr::UNSPECIFIED)),
+    ];
+    if address.is_unspecified() || address.is_multicast() || metadata.contains(&address) {
+        return false;
+    }
+    match address {
+        IpAddr::V4(address) => !address.is_link_local() && !address.is_broadcast(),
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    }
+}
+
+/// An address that was resolved but is not allowed.
+#[derive(Debug, thiserror::Error)]
+#[error("address {0} is not allowed")]
+pub(super) struct Denied(pub(super) IpAddr);
+
+/// Resolves names and lets only allowed addresses through.
+#[derive(Clone)]
+pub(super) struct CheckedResolver {
+    pub(super) rule: AddressRule,
+}
+
+impl Service<Name> for CheckedResolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, io::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let rule = self.rule.clone();
+        Box::pin(async move {
+            let found = tokio::task::spawn_blocking(move || {
+                (name.as_str(), 0).to_socket_addrs().map(Iterator::collect::<Vec<_>>)
+            })
+            .await
+            .map_err(io::Error::other)??;
+            // One bad address spoils the name: a mixed answer is how rebinding looks.
+            match found.iter().find(|address| !rule(address.ip())) {
+                Some(address) => Err(io::Error::new(io::ErrorKind::PermissionDenied, Denied(address.ip()))),
+                None => Ok(found.into_iter()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_out_of_reach() {
+        for (address, allowed) in [
+            ("127.0.0.1", true),
+            ("10.1.2.3", true),
+            ("::1", true),
+            ("169.254.169.254", false),
+            ("::ffff:169.254.169.254", false),
+            ("fe80::1", false),
+            ("fd00:ec2::254", false),
+            ("100.100.100.200", false),
+            ("0.0.0.0", false),
+            ("224.0.0.1", false),
+        ] {
+            assert_eq!(default_address_rule(address.parse().unwrap()), allowed, "{address}");
+        }
+    }
+}
