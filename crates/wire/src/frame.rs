@@ -347,7 +347,8 @@ fn parse_one(text: &str) -> Result<Message, Malformed> {
         Err(_) if !text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() => {
             return Err(Malformed::new(code::INVALID_REQUEST, "message is not an object"));
         }
-        Err(_) => return Err(not_json()),
+        // Its sender waits for a reply all the same.
+        Err(_) => return Err(Malformed { id: sniff_id(text.as_bytes(), &[]), ..not_json() }),
     };
     judge(found)
 }
@@ -510,6 +511,7 @@ mod tests {
     #[test]
     fn malformed_frames_get_the_right_error() {
         assert_eq!(broken(b"not json"), (None, code::PARSE));
+        assert_eq!(broken(br#"{"jsonrpc":"2.0","id":3,"result":{"#), (Some("3".into()), code::PARSE));
         assert_eq!(broken(b"17"), (None, code::INVALID_REQUEST));
         assert_eq!(
             broken(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"\xff\"}"),

@@ -133,7 +133,9 @@ impl<S: Service> Front<S> {
         match self.parking.take(state, &session.tag().key, request) {
             Ok(back) => {
                 session.enter(live.id.clone(), back.ctx.clone());
-                back.ctx.resume(live, back.unanswered).await;
+                // In a task: what was said meanwhile may be more than the client's queue holds.
+                let (ctx, unanswered) = (back.ctx.clone(), back.unanswered);
+                tokio::spawn(async move { ctx.resume(live, unanswered).await });
                 Some(back.ctx)
             }
             Err(error) => {

@@ -124,9 +124,9 @@ impl EventLog {
         reader
     }
 
-    /// The number of the last event, 0 when there was none.
-    pub(crate) fn last(&self) -> u64 {
-        lock(&self.state).next - 1
+    /// Whether somebody reads it right now.
+    pub(crate) fn is_read(&self) -> bool {
+        lock(&self.state).attached
     }
 
     /// Reads what nobody has read yet.
@@ -162,6 +162,24 @@ impl Reader {
                 Step::End => return None,
                 Step::Wait => changed.await,
             }
+        }
+    }
+
+    /// The number of the stream.
+    pub(crate) fn stream(&self) -> u64 {
+        self.log.stream
+    }
+
+    /// The number of the last event read.
+    pub(crate) fn position(&self) -> u64 {
+        lock(&self.log.state).read
+    }
+
+    /// Puts back an event that could not be handed on.
+    pub(crate) fn unread(&self, number: u64) {
+        let mut state = lock(&self.log.state);
+        if state.reader == self.turn && state.read == number {
+            state.read = number - 1;
         }
     }
 
@@ -212,7 +230,7 @@ mod tests {
         log.finish();
         assert_eq!(second.next().await.unwrap().data, "c");
         assert!(second.next().await.is_none());
-        assert_eq!(log.last(), 3);
+        assert_eq!(second.position(), 3);
     }
 
     #[tokio::test]

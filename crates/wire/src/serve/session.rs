@@ -313,10 +313,6 @@ impl Session {
         &self.seat.parking
     }
 
-    pub(crate) fn outlet(&self) -> &Outlet {
-        &self.seat.outlet
-    }
-
     /// Notes a request in flight; false when its id is taken already.
     pub(crate) fn enter(&self, id: Id, ctx: Ctx) -> bool {
         if ctx.method() != "server/discover" {

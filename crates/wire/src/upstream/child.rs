@@ -71,7 +71,10 @@ impl Child {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         let mut process = command.spawn().map_err(|error| fault(error.to_string()))?;
-        let group = process.id().and_then(|id| i32::try_from(id).ok()).ok_or_else(|| fault("ended at once".into()))?;
+        let group = process
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .ok_or_else(|| fault("ended at once".into()))?;
         watch(group);
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (process.stdin.take(), process.stdout.take(), process.stderr.take())
@@ -93,7 +96,11 @@ impl Child {
     }
 
     /// Waits for the child's end and sees its whole group off.
-    fn supervisor(&self, mut process: tokio::process::Child, grace: Duration) -> impl Future<Output = ()> + use<> {
+    fn supervisor(
+        &self,
+        mut process: tokio::process::Child,
+        grace: Duration,
+    ) -> impl Future<Output = ()> + use<> {
         let (group, stop, gone) = (self.group, self.stop.clone(), self.gone.clone());
         let (exited, status) = (self.exited.clone(), self.status.clone());
         async move {

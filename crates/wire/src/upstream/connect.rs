@@ -247,7 +247,8 @@ impl Trial {
         {
             link.speak(version);
         }
-        let facts = Facts { version, server_info: None, capabilities: raw::empty_object(), instructions: None };
+        let facts =
+            Facts { version, server_info: None, capabilities: raw::empty_object(), instructions: None };
         Self(Upstream(Arc::new(Inner {
             link,
             facts,
@@ -296,6 +297,7 @@ impl Trial {
         if let Some(inner) = Arc::get_mut(&mut upstream.0) {
             inner.facts = facts;
         }
+        upstream.hub().settle();
         match (upstream.era(), &upstream.0.link) {
             (Era::Modern, _) => upstream.listen(plan.listen.clone()).await,
             (Era::Legacy, Link::Http(link)) => link.open_news(),

@@ -105,9 +105,10 @@ impl HttpLink {
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &spec.headers {
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(format!("`{name}` is no header")))?;
-            let mut value =
-                HeaderValue::from_str(value).map_err(|_| wrong(format!("the value of `{name}` cannot be sent")))?;
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| wrong(format!("`{name}` is no header")))?;
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| wrong(format!("the value of `{name}` cannot be sent")))?;
             value.set_sensitive(true);
             headers.append(name, value);
         }
@@ -116,8 +117,11 @@ impl HttpLink {
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(spec.connect_timeout));
         let config = if uri.scheme_str() == Some("https") { tls()? } else { no_tls()? };
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(connector);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(30))
             .pool_timer(TokioTimer::new())
@@ -144,7 +148,12 @@ impl HttpLink {
         lock(&self.version).map_or(Era::Legacy, Version::era)
     }
 
-    async fn request(&self, method: Method, body: Bytes, extra: &[(HeaderName, HeaderValue)]) -> Result<Response<Incoming>, WireFault> {
+    async fn request(
+        &self,
+        method: Method,
+        body: Bytes,
+        extra: &[(HeaderName, HeaderValue)],
+    ) -> Result<Response<Incoming>, WireFault> {
         let bearer = match &self.spec.bearer {
             Some(bearer) => bearer.token().await,
             None => None,
@@ -226,7 +235,12 @@ impl HttpLink {
     }
 
     /// Follows an event stream, taking it up again where the upstream allows, until the reply has come.
-    async fn follow(&self, id: u64, first: Response<Incoming>, back: &Arc<dyn Back>) -> Result<(), WireFault> {
+    async fn follow(
+        &self,
+        id: u64,
+        first: Response<Incoming>,
+        back: &Arc<dyn Back>,
+    ) -> Result<(), WireFault> {
         let mut cursor = Cursor::default();
         let mut response = first;
         for _ in 0..RESUMES {
@@ -235,7 +249,8 @@ impl HttpLink {
             }
             let Some(last) = cursor.last.clone().filter(|_| self.era() == Era::Legacy) else { break };
             tokio::time::sleep(cursor.pause()).await;
-            response = self.request(Method::GET, Bytes::new(), &[(LAST_EVENT, last)]).await.map_err(unknown)?;
+            response =
+                self.request(Method::GET, Bytes::new(), &[(LAST_EVENT, last)]).await.map_err(unknown)?;
             if !response.status().is_success() || media_type(&response) != Media::Events {
                 break;
             }
@@ -428,7 +443,8 @@ enum Media {
 }
 
 fn media_type(response: &Response<Incoming>) -> Media {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value =
+        response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let value = value.split(';').next().unwrap_or_default().trim();
     if value.eq_ignore_ascii_case("application/json") {
         Media::Json

@@ -2,7 +2,7 @@
 //! order, questions are answered, the rest is the observer's. A reply nobody waits for is dropped and told.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(super) struct Hub {
     next: AtomicU64,
     table: Mutex<Table>,
     closed: OnceLock<WireFault>,
+    /// Whether the connection was ever handed to anyone; a failed attempt ends in silence.
+    settled: AtomicBool,
     pub(super) observer: Arc<dyn Observer>,
 }
 
@@ -72,6 +74,7 @@ impl Hub {
             next: AtomicU64::new(1),
             table: Mutex::default(),
             closed: OnceLock::new(),
+            settled: AtomicBool::new(false),
             observer,
         })
     }
@@ -113,7 +116,7 @@ impl Hub {
 
     /// Fails everything that waits; the first fault stands.
     pub(super) fn close(&self, fault: WireFault) {
-        let failed: Vec<Waiting> = {
+        let (failed, settled): (Vec<Waiting>, bool) = {
             let mut table = lock(&self.table);
             if self.closed.set(fault.clone()).is_err() {
                 return;
@@ -121,12 +124,26 @@ impl Hub {
             for (_, question) in table.questions.drain() {
                 question.abort();
             }
-            table.waiting.drain().map(|(_, waiting)| waiting).collect()
+            let settled = self.settled.load(Ordering::Acquire);
+            (table.waiting.drain().map(|(_, waiting)| waiting).collect(), settled)
         };
         for waiting in failed {
             let _ = waiting.reply.send(Err(fault.clone()));
         }
-        self.observer.closed(&fault);
+        if settled {
+            self.observer.closed(&fault);
+        }
+    }
+
+    /// The connection is in use from now on: its end will be told, also if it came already.
+    pub(super) fn settle(&self) {
+        let table = lock(&self.table);
+        self.settled.store(true, Ordering::Release);
+        let ended = self.closed.get().cloned();
+        drop(table);
+        if let Some(fault) = ended {
+            self.observer.closed(&fault);
+        }
     }
 
     /// Ends one request with a fault, such as a reply over the limit.
@@ -138,7 +155,12 @@ impl Hub {
     }
 
     /// One message from the upstream; `related` is the request whose stream it came on, where that is known.
-    pub(super) async fn incoming(self: &Arc<Self>, message: Message, related: Option<u64>, back: &Arc<dyn Back>) {
+    pub(super) async fn incoming(
+        self: &Arc<Self>,
+        message: Message,
+        related: Option<u64>,
+        back: &Arc<dyn Back>,
+    ) {
         match message {
             Message::Response(response) => self.response(response),
             Message::Notification(notification) => self.notification(notification, related).await,
@@ -184,7 +206,8 @@ impl Hub {
             },
             "notifications/cancelled" => {
                 let id = notification.params.as_deref().and_then(|params| raw::get(params, "requestId"));
-                let question = id.and_then(Id::from_raw).and_then(|id| lock(&self.table).questions.remove(&id));
+                let question =
+                    id.and_then(Id::from_raw).and_then(|id| lock(&self.table).questions.remove(&id));
                 if let Some(question) = question {
                     question.abort();
                 }
@@ -205,7 +228,12 @@ impl Hub {
         let table = lock(&self.table);
         let id = match related {
             Some(id) => id,
-            None => *table.waiting.iter().filter(|(_, waiting)| waiting.notes.is_some()).map(|(id, _)| id).max()?,
+            None => *table
+                .waiting
+                .iter()
+                .filter(|(_, waiting)| waiting.notes.is_some())
+                .map(|(id, _)| id)
+                .max()?,
         };
         Some((id, table.waiting.get(&id)?.notes.clone()?))
     }
@@ -228,7 +256,9 @@ impl Hub {
         }
         let asked = {
             let table = lock(&self.table);
-            let newest = || table.waiting.iter().filter(|(_, waiting)| waiting.asks.is_some()).map(|(id, _)| *id).max();
+            let newest = || {
+                table.waiting.iter().filter(|(_, waiting)| waiting.asks.is_some()).map(|(id, _)| *id).max()
+            };
             let waiting = related.or_else(newest).and_then(|id| table.waiting.get(&id));
             waiting.and_then(|waiting| Some((waiting.asks.clone()?, waiting.asking.clone())))
         };
@@ -348,7 +378,8 @@ impl Waiter {
                 relay.notification(note).await;
             }
         }
-        reply.unwrap_or_else(|_| Err(WireFault::unknown(FaultKind::Closed("the connection went away".into()))))
+        reply
+            .unwrap_or_else(|_| Err(WireFault::unknown(FaultKind::Closed("the connection went away".into()))))
     }
 
     /// Forgets the request; true when its reply had not come yet.

@@ -227,7 +227,9 @@ async fn answer_questions(asks: &Arc<dyn Asks>, result: &RawValue) -> Result<Ret
         let answer = match reply {
             Ok(answer) => answer,
             // Whoever cannot be asked has not agreed.
-            Err(_) if method == "elicitation/create" => raw::to_raw(&serde_json::json!({ "action": "cancel" })),
+            Err(_) if method == "elicitation/create" => {
+                raw::to_raw(&serde_json::json!({ "action": "cancel" }))
+            }
             Err(error) => return Err(Failure::Rpc(error)),
         };
         let all = responses.unwrap_or_else(raw::empty_object);

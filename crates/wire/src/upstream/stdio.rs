@@ -47,7 +47,11 @@ impl Back for LineBack {
 }
 
 impl StdioLink {
-    pub(super) fn start(spec: &StdioSpec, observer: Arc<dyn Observer>, limits: Limits) -> Result<Self, WireFault> {
+    pub(super) fn start(
+        spec: &StdioSpec,
+        observer: Arc<dyn Observer>,
+        limits: Limits,
+    ) -> Result<Self, WireFault> {
         let (child, pipes) = Child::start(spec)?;
         let child = Arc::new(child);
         let (outbox, frames) = mpsc::channel(QUEUE);
@@ -55,7 +59,13 @@ impl StdioLink {
         let hub = Hub::new(observer);
         let back: Arc<dyn Back> = Arc::new(LineBack(outbox.downgrade()));
         let closing = Arc::new(Signal::default());
-        let reader = Reader { hub: hub.clone(), child: Arc::downgrade(&child), back, limits, closing: closing.clone() };
+        let reader = Reader {
+            hub: hub.clone(),
+            child: Arc::downgrade(&child),
+            back,
+            limits,
+            closing: closing.clone(),
+        };
         tokio::spawn(reader.run(pipes.stdout, child.exited()));
         Ok(Self { hub, child, outbox: std::sync::Mutex::new(Some(outbox)), closing })
     }

@@ -1,0 +1,200 @@
+//! The upstream face over real child processes: era probe, environment, faults, cancellation, no orphans.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_wire::era::Era;
+use countersign_wire::fault::{Failure, FaultKind, Sent};
+use countersign_wire::raw;
+use countersign_wire::upstream::{
+    Connect, Deadline, EraChoice, Oddity, RequestOptions, Spec, StdioSpec, Upstream,
+};
+
+use super::kit::{Ears, call, connect, connect_as, peer, plan, soon};
+
+fn quick() -> RequestOptions {
+    RequestOptions { deadline: Deadline::Total(Duration::from_millis(200)), ..RequestOptions::default() }
+}
+
+async fn ask(upstream: &Upstream, name: &str, arguments: &str) -> Result<raw::Raw, Failure> {
+    soon(upstream.request("tools/call", Some(&call(name, arguments)), RequestOptions::default())).await
+}
+
+fn is_alive(pid: i32) -> bool {
+    // A zombie is dead; only the kernel still knows its name.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z')))
+}
+
+async fn gone(pid: i32) {
+    soon(async {
+        while is_alive(pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_era_is_probed_and_can_be_given_back() {
+    for (mode, era) in [("legacy", Era::Legacy), ("modern", Era::Modern), ("dual", Era::Modern)] {
+        let (upstream, _) = connect(mode).await;
+        assert_eq!(upstream.era(), era, "{mode}");
+        assert!(upstream.server_info().unwrap().get().contains("peer"), "{mode}");
+        let listed = soon(upstream.request("tools/list", None, RequestOptions::default())).await.unwrap();
+        assert!(listed.get().contains(r#""inputSchema":{"z":1,"a":2}"#));
+        upstream.close().await;
+    }
+    let (upstream, _) = connect_as("dual", EraChoice::Known(Era::Legacy)).await;
+    assert_eq!(upstream.era(), Era::Legacy);
+    upstream.close().await;
+}
+
+#[tokio::test]
+async fn nothing_of_our_environment_is_inherited() {
+    let mut spec = peer("legacy");
+    spec.env.push(("GIVEN".into(), "1".into()));
+    let ears = Arc::new(Ears::default());
+    let upstream = soon(Upstream::connect(&Spec::Stdio(spec), plan(&ears))).await.unwrap();
+    let names = ask(&upstream, "environment", "{}").await.unwrap();
+    assert_eq!(names.get(), r#"{"names":["GIVEN"]}"#);
+    upstream.close().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_said_so() {
+    let ears = Arc::new(Ears::default());
+    let spec = Spec::Stdio(StdioSpec::new("/nonexistent/program", ["x"]));
+    let failure = soon(Upstream::connect(&spec, plan(&ears))).await.unwrap_err();
+    assert!(
+        matches!(failure, Failure::Wire(fault) if matches!(fault.kind, FaultKind::Spawn { .. }) && fault.sent == Sent::No)
+    );
+}
+
+#[tokio::test]
+async fn news_reaches_the_observer_unmarked_in_both_eras() {
+    for mode in ["legacy", "modern"] {
+        let (upstream, ears) = connect(mode).await;
+        ask(&upstream, "echo", "{}").await.unwrap();
+        ask(&upstream, "news", "{}").await.unwrap();
+        let heard = ears.heard.lock().unwrap().clone();
+        let expected = if mode == "legacy" {
+            "notifications/tools/list_changed {}"
+        } else {
+            "notifications/tools/list_changed"
+        };
+        assert_eq!(heard, [expected], "{mode}");
+        upstream.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_cancels_and_its_late_reply_is_told() {
+    for mode in ["legacy", "modern"] {
+        let (upstream, ears) = connect(mode).await;
+        let failure =
+            soon(upstream.request("tools/call", Some(&call("hang", "{}")), quick())).await.unwrap_err();
+        assert!(
+            matches!(&failure, Failure::Wire(fault) if matches!(fault.kind, FaultKind::Timeout(_)) && fault.sent == Sent::Unknown),
+            "{failure:?}"
+        );
+        ears.until(|ears| matches!(ears.odd.lock().unwrap()[..], [Oddity::LateReply(_)])).await;
+        ask(&upstream, "echo", "{}").await.unwrap();
+        upstream.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_request_is_cancelled_upstream() {
+    let (upstream, ears) = connect("legacy").await;
+    let params = call("hang", "{}");
+    let request = upstream.request("tools/call", Some(&params), RequestOptions::default());
+    assert!(tokio::time::timeout(Duration::from_millis(50), request).await.is_err());
+    ears.until(|ears| matches!(ears.odd.lock().unwrap()[..], [Oddity::LateReply(_)])).await;
+    upstream.close().await;
+}
+
+#[tokio::test]
+async fn noise_duplicates_and_lies_disturb_nobody() {
+    let (upstream, ears) = connect("legacy").await;
+    ask(&upstream, "noise", "{}").await.unwrap();
+    ask(&upstream, "twice", "{}").await.unwrap();
+    ask(&upstream, "echo", "{}").await.unwrap();
+    let odd = ears.odd.lock().unwrap().clone();
+    assert!(
+        matches!(
+            &odd[..],
+            [Oddity::Noise(_), Oddity::Noise(_), Oddity::UnknownReply(wrong), Oddity::UnknownReply(_)] if wrong == "987654"
+        ),
+        "{odd:?}"
+    );
+    let failure = ask(&upstream, "broken", "{}").await.unwrap_err();
+    assert!(matches!(failure, Failure::Wire(fault) if matches!(fault.kind, FaultKind::Protocol(_))));
+    upstream.close().await;
+}
+
+#[tokio::test]
+async fn a_reply_over_the_limit_fails_its_request_only() {
+    let (upstream, ears) = connect("legacy").await;
+    let failure = ask(&upstream, "big", r#"{"count":17825792}"#).await.unwrap_err();
+    assert!(
+        matches!(failure, Failure::Wire(fault) if matches!(fault.kind, FaultKind::TooLarge(_)) && fault.sent == Sent::Unknown)
+    );
+    assert!(matches!(ears.odd.lock().unwrap()[..], [Oddity::TooLong(length)] if length > 17_825_792));
+    ask(&upstream, "echo", "{}").await.unwrap();
+    upstream.close().await;
+}
+
+#[tokio::test]
+async fn a_child_that_dies_takes_its_requests_along_with_its_last_words() {
+    let (upstream, ears) = connect("legacy").await;
+    let hanging = call("hang", "{}");
+    let other = upstream.request("tools/call", Some(&hanging), RequestOptions::default());
+    drop(other);
+    let failure = ask(&upstream, "die", "{}").await.unwrap_err();
+    let Failure::Wire(fault) = failure else { panic!("{failure:?}") };
+    assert_eq!(fault.sent, Sent::Unknown);
+    assert!(
+        fault.to_string().contains("exit status: 7") && fault.to_string().contains("dying as told"),
+        "{fault}"
+    );
+    assert!(upstream.stderr_tail().contains("dying as told"));
+    ears.until(|ears| ears.heard.lock().unwrap().iter().any(|line| line.starts_with("closed"))).await;
+    // From now on nothing is sent.
+    let failure = ask(&upstream, "echo", "{}").await.unwrap_err();
+    assert!(matches!(failure, Failure::Wire(fault) if fault.sent == Sent::No));
+}
+
+#[tokio::test]
+async fn closing_takes_the_whole_group() {
+    let (upstream, _) = connect("legacy").await;
+    let forked = ask(&upstream, "fork", "{}").await.unwrap();
+    let grandchild: i32 = raw::get(&forked, "pid").unwrap().get().parse().unwrap();
+    let child = upstream.process_id().unwrap();
+    assert!(is_alive(child) && is_alive(grandchild));
+    soon(upstream.close()).await;
+    gone(child).await;
+    gone(grandchild).await;
+}
+
+#[tokio::test]
+async fn dropping_takes_the_whole_group_too() {
+    for mode in ["legacy", "modern"] {
+        let (upstream, _) = connect(mode).await;
+        let child = upstream.process_id().unwrap();
+        drop(upstream);
+        gone(child).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stuck_child_is_not_waited_for() {
+    let ears = Arc::new(Ears::default());
+    let connect = Connect {
+        probe_timeout: Duration::from_millis(50),
+        open_timeout: Duration::from_millis(200),
+        ..plan(&ears)
+    };
+    let failure = soon(Upstream::connect(&Spec::Stdio(peer("stuck")), connect)).await.unwrap_err();
+    assert!(matches!(failure, Failure::Wire(fault) if matches!(fault.kind, FaultKind::Timeout(_))));
+}

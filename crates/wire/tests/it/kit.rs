@@ -1,0 +1,315 @@
+//! What the tests share: a service that shows what it is given, one that relays to an upstream, a scripted client.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use countersign_wire::fault::Failure;
+use countersign_wire::frame::{Notification, Reply, Request, RpcError};
+use countersign_wire::raw::{self, Raw};
+use countersign_wire::serve::{
+    Ctx, Description, End, HttpRefusal, Notice, Opening, SealKey, ServeOptions, Service, Session, SessionId,
+    StdioOptions, Tag, serve_line,
+};
+use countersign_wire::upstream::{
+    Connect, Deadline, EraChoice, Identity, Observer, Oddity, Questions, RequestOptions, Spec, StdioSpec,
+    Upstream,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::mpsc;
+
+/// Longest wait for anything that should come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn raw(text: impl Into<String>) -> Raw {
+    raw::from_text(text).expect("JSON")
+}
+
+/// Awaits something that must come.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("came in time")
+}
+
+/// A service that answers by itself, or through an upstream where it has one.
+pub(crate) struct House {
+    pub(crate) upstream: Option<Upstream>,
+    pub(crate) seen: mpsc::UnboundedSender<Event>,
+    pub(crate) sessions: Mutex<Vec<Arc<Session>>>,
+    pub(crate) saved: Mutex<Vec<(SessionId, countersign_wire::serve::Saved)>>,
+}
+
+/// What the service noticed.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Notification(Notification),
+    Cancelled,
+    Closed(End),
+    Notice(Notice),
+}
+
+impl House {
+    pub(crate) fn new(upstream: Option<Upstream>) -> (Arc<Self>, mpsc::UnboundedReceiver<Event>) {
+        let (seen, events) = mpsc::unbounded_channel();
+        (Arc::new(Self { upstream, seen, sessions: Mutex::default(), saved: Mutex::default() }), events)
+    }
+
+    fn tell(&self, event: Event) {
+        let _ = self.seen.send(event);
+    }
+
+    async fn relay(&self, upstream: &Upstream, ctx: &Ctx, request: &Request) -> Reply {
+        let options = RequestOptions {
+            deadline: Deadline::Total(PATIENCE),
+            relay: Some(Arc::new(ctx.clone())),
+            questions: Questions::Bridge(Arc::new(ctx.clone())),
+            ..RequestOptions::default()
+        };
+        let sent = upstream.request(&request.method, request.params.as_deref(), options);
+        let outcome = tokio::select! {
+            outcome = sent => outcome,
+            () = ctx.cancelled() => {
+                self.tell(Event::Cancelled);
+                return Err(RpcError::new(-32603, "cancelled"));
+            }
+        };
+        outcome.map_err(|failure| match failure {
+            Failure::Rpc(error) => error,
+            Failure::Wire(fault) => RpcError::new(-32603, &fault.to_string()),
+        })
+    }
+
+    async fn call(&self, ctx: &Ctx, request: &Request) -> Reply {
+        let params = request.params.clone().unwrap();
+        let name = raw::get_str(&params, "name").unwrap().into_owned();
+        match &*name {
+            "echo" => Ok(raw(format!(r#"{{"params":{params}}}"#))),
+            "wait" => {
+                ctx.cancelled().await;
+                self.tell(Event::Cancelled);
+                Ok(raw("{}"))
+            }
+            "panic" => panic!("as told"),
+            "progress" => {
+                let token = raw::get_in(&params, &["_meta", "progressToken"]).unwrap();
+                for n in 1..=50 {
+                    let params = raw(format!(r#"{{"progressToken":{token},"progress":{n}}}"#));
+                    ctx.notify("notifications/progress", Some(&params)).await.unwrap();
+                }
+                Ok(raw("{}"))
+            }
+            "ask" => {
+                let question = raw(r#"{"message":"sure?"}"#);
+                let answer = ctx.ask("elicitation/create", Some(&question)).await;
+                answer.map(|answer| raw(format!(r#"{{"answer":{answer}}}"#))).map_err(RpcError::from)
+            }
+            "ask twice" => {
+                let question = raw(r#"{"message":"sure?"}"#);
+                let first = ctx.ask("elicitation/create", Some(&question)).await.map_err(RpcError::from)?;
+                let second = ctx.ask("elicitation/create", Some(&question)).await.map_err(RpcError::from)?;
+                Ok(raw(format!(r#"{{"answers":[{first},{second}]}}"#)))
+            }
+            "ask briefly" => {
+                let question = raw(r#"{"message":"sure?"}"#);
+                let asked = ctx.ask("elicitation/create", Some(&question));
+                let given_up = tokio::time::timeout(Duration::from_millis(20), asked).await.is_err();
+                Ok(raw(json!({ "given_up": given_up }).to_string()))
+            }
+            _ => Err(RpcError::invalid_params("no such tool")),
+        }
+    }
+}
+
+impl Service for House {
+    async fn authenticate(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
+        let who =
+            opening.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or("nobody");
+        if who == "Bearer wrong" {
+            let headers = vec![("WWW-Authenticate".to_owned(), "Bearer".to_owned())];
+            return Err(HttpRefusal { status: 401, headers, message: "who are you".into() });
+        }
+        Ok(Tag::new(who, Arc::new(who.to_owned())))
+    }
+
+    async fn describe(&self, _: &Arc<Session>) -> Description {
+        Description {
+            server_info: raw(r#"{"name":"house","version":"1"}"#),
+            capabilities: raw(r#"{"tools":{"listChanged":true}}"#),
+            instructions: Some("be kind".into()),
+            ttl_ms: 1000,
+        }
+    }
+
+    async fn opened(&self, session: Arc<Session>) {
+        self.saved.lock().unwrap().push((session.id().clone(), session.saved()));
+        self.sessions.lock().unwrap().push(session);
+    }
+
+    async fn closed(&self, _: Arc<Session>, end: End) {
+        self.tell(Event::Closed(end));
+    }
+
+    async fn restore(&self, id: &SessionId, _: &Tag) -> Option<countersign_wire::serve::Saved> {
+        self.saved.lock().unwrap().iter().find(|(known, _)| known == id).map(|(_, saved)| saved.clone())
+    }
+
+    async fn request(&self, ctx: Ctx, request: Request) -> Reply {
+        if let Some(upstream) = &self.upstream {
+            return self.relay(upstream, &ctx, &request).await;
+        }
+        match &*request.method {
+            "tools/call" => self.call(&ctx, &request).await,
+            "tools/list" => Ok(raw(r#"{"tools":[]}"#)),
+            other => Err(RpcError::method_not_found(other)),
+        }
+    }
+
+    async fn notification(&self, _: Arc<Session>, notification: Notification) {
+        self.tell(Event::Notification(notification));
+    }
+
+    fn noticed(&self, _: Option<&Session>, notice: Notice) {
+        self.tell(Event::Notice(notice));
+    }
+}
+
+pub(crate) fn serve_options() -> ServeOptions {
+    ServeOptions::new(SealKey::new(&[9; 32]))
+}
+
+/// A client at the other end of an in-memory line.
+pub(crate) struct LineClient {
+    pub(crate) to: tokio::io::WriteHalf<DuplexStream>,
+    from: tokio::io::Lines<BufReader<tokio::io::ReadHalf<DuplexStream>>>,
+    pub(crate) server: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl LineClient {
+    pub(crate) fn connect(house: Arc<House>) -> Self {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let (reader, writer) = tokio::io::split(theirs);
+        let options = StdioOptions::new(serve_options(), SessionId::new("line"));
+        let server = tokio::spawn(serve_line(house, reader, writer, options));
+        let (from, to) = tokio::io::split(ours);
+        Self { to, from: BufReader::new(from).lines(), server }
+    }
+
+    pub(crate) async fn send(&mut self, text: &str) {
+        self.to.write_all(text.as_bytes()).await.unwrap();
+        self.to.write_all(b"\n").await.unwrap();
+    }
+
+    /// The next line as it came.
+    pub(crate) async fn line(&mut self) -> String {
+        soon(self.from.next_line()).await.unwrap().expect("a line")
+    }
+
+    pub(crate) async fn value(&mut self) -> Value {
+        serde_json::from_str(&self.line().await).unwrap()
+    }
+
+    /// A request and the next message.
+    pub(crate) async fn exchange(&mut self, text: &str) -> Value {
+        self.send(text).await;
+        self.value().await
+    }
+
+    pub(crate) async fn initialize(&mut self, version: &str, capabilities: &str) -> Value {
+        let answer = self
+            .exchange(&format!(
+                r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
+            ))
+            .await;
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        answer
+    }
+
+    pub(crate) async fn close(self) {
+        drop(self.to);
+        drop(self.from);
+        soon(self.server).await.unwrap().unwrap();
+    }
+}
+
+/// The `_meta` of a modern request.
+pub(crate) fn modern_meta(capabilities: &str) -> String {
+    format!(
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{capabilities},"io.modelcontextprotocol/clientInfo":{{"name":"t","version":"1"}}"#
+    )
+}
+
+/// Collects what an upstream says outside of requests.
+#[derive(Default)]
+pub(crate) struct Ears {
+    pub(crate) heard: Mutex<Vec<String>>,
+    pub(crate) odd: Mutex<Vec<Oddity>>,
+    pub(crate) changed: tokio::sync::Notify,
+}
+
+impl Observer for Ears {
+    fn notification(&self, notification: Notification) {
+        let params = notification.params.map(|params| params.get().to_owned()).unwrap_or_default();
+        self.heard.lock().unwrap().push(format!("{} {params}", notification.method).trim().to_owned());
+        self.changed.notify_waiters();
+    }
+
+    fn closed(&self, fault: &countersign_wire::fault::WireFault) {
+        self.heard.lock().unwrap().push(format!("closed: {fault}"));
+        self.changed.notify_waiters();
+    }
+
+    fn odd(&self, oddity: Oddity) {
+        self.odd.lock().unwrap().push(oddity);
+        self.changed.notify_waiters();
+    }
+}
+
+impl Ears {
+    pub(crate) async fn until(&self, done: impl Fn(&Self) -> bool) {
+        soon(async {
+            loop {
+                let changed = self.changed.notified();
+                if done(self) {
+                    return;
+                }
+                changed.await;
+            }
+        })
+        .await;
+    }
+}
+
+/// The scripted peer as a child.
+pub(crate) fn peer(mode: &str) -> StdioSpec {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push("peer");
+    assert!(path.exists(), "the peer example is built with the tests");
+    StdioSpec::new(path, [mode])
+}
+
+pub(crate) fn plan(ears: &Arc<Ears>) -> Connect {
+    let identity = Identity {
+        client_info: raw(r#"{"name":"wire","version":"1"}"#),
+        capabilities: raw(r#"{"elicitation":{"form":{},"url":{}}}"#),
+    };
+    Connect::new(identity, ears.clone())
+}
+
+pub(crate) async fn connect(mode: &str) -> (Upstream, Arc<Ears>) {
+    let ears = Arc::new(Ears::default());
+    let upstream = soon(Upstream::connect(&Spec::Stdio(peer(mode)), plan(&ears))).await.unwrap();
+    (upstream, ears)
+}
+
+pub(crate) async fn connect_as(mode: &str, era: EraChoice) -> (Upstream, Arc<Ears>) {
+    let ears = Arc::new(Ears::default());
+    let connect = Connect { era, ..plan(&ears) };
+    let upstream = soon(Upstream::connect(&Spec::Stdio(peer(mode)), connect)).await.unwrap();
+    (upstream, ears)
+}
+
+pub(crate) fn call(name: &str, arguments: &str) -> Raw {
+    raw(format!(r#"{{"name":"{name}","arguments":{arguments}}}"#))
+}

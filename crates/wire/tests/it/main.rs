@@ -1,0 +1,17 @@
+//! The wire against scripted peers: in-memory lines, real child processes, HTTP over loopback.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests fail loudly, also in the functions they share"
+)]
+
+mod child;
+mod eras;
+mod fidelity;
+mod http;
+mod kit;
+mod line;
+mod raw_edits;
