@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::call::Call;
+use crate::call::{Call, Caller};
 use crate::confirm::Approval;
-use crate::digest::Digest;
+use crate::digest::{Digest, Domain};
 use crate::effect::Effect;
 use crate::ids::{FullName, PlanId, PrincipalId, SessionId};
 use crate::intent::{Intent, Variant};
@@ -115,6 +115,26 @@ impl CallRecord {
             intent: None,
             arguments: Value::Null,
             arguments_digest: call.arguments.digest(),
+            plan_id: None,
+            plan_hash: None,
+            approval: None,
+        }
+    }
+
+    /// What is known of a call whose arguments could not even be read: who, through which door, and a digest of the bytes.
+    pub fn unread(caller: &Caller, tool: FullName, variant: Option<Variant>, bytes: &[u8]) -> Self {
+        Self {
+            principal: caller.principal.clone(),
+            role: caller.role,
+            session: caller.session.clone(),
+            source: caller.source,
+            tool,
+            variant,
+            effect: None,
+            mode: None,
+            intent: None,
+            arguments: Value::Null,
+            arguments_digest: Digest::of(Domain::Arguments, bytes),
             plan_id: None,
             plan_hash: None,
             approval: None,

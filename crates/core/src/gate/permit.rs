@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::verdict::{Draft, DryRun, Refused};
 use crate::confirm::{Approval, Rail};
 use crate::digest::{Digest, Domain};
+use crate::duration::Rate;
 use crate::effect::Effect;
 use crate::grant::Grant;
 use crate::ids::{GrantId, PlanId};
@@ -17,6 +18,7 @@ use crate::plan::{Plan, Preview};
 use crate::preview::Style;
 use crate::record::CallRecord;
 use crate::refusal::{Code, Refusal};
+use crate::rules::RuleName;
 use crate::tool::Tool;
 
 /// How a confirm token is kept at rest.
@@ -45,6 +47,7 @@ pub struct Permit {
     effect: Effect,
     mode: Mode,
     timeout: Option<Duration>,
+    limit: Option<(RuleName, Rate)>,
     warnings: Vec<String>,
     record: CallRecord,
     spend: Option<Spend>,
@@ -72,6 +75,7 @@ impl Permit {
             effect: draft.classified.effect,
             mode: draft.mode,
             timeout: draft.rules.timeout,
+            limit: draft.rules.limit,
             tool: draft.tool,
             warnings: draft.warnings,
             record: draft.record,
@@ -100,6 +104,10 @@ impl Permit {
     /// How long the call may take, where a rule says.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+    /// The rate it counts against, where a rule says.
+    pub fn limit(&self) -> Option<&(RuleName, Rate)> {
+        self.limit.as_ref()
     }
     /// What should be told with the answer.
     pub fn warnings(&self) -> &[String] {

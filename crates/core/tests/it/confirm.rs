@@ -120,7 +120,7 @@ fn unknown_and_foreign_tokens_look_the_same() {
 }
 
 #[test]
-fn equal_arguments_in_other_words_are_the_same_plan() {
+fn invariant_sent_hashed_shown() {
     let mut story = Story::new(Vec::new());
     story.call.arguments = countersign_core::call::Arguments::parse(br#" { "id" : 7.0 } "#).unwrap();
     let Verdict::Redeem(redemption) = story.world.judge(story.call.clone(), at(1)) else { panic!() };
@@ -168,7 +168,7 @@ fn mode_rules_and_fingerprint_are_checked_after_the_token() {
 }
 
 #[test]
-fn only_a_strong_enough_agreement_counts() {
+fn invariant_agents_never_approve() {
     let rule = |kind, strength| {
         let mut rule = Rule::named("r", &["*"]);
         rule.confirm = Some(kind);
@@ -241,6 +241,31 @@ fn a_preview_that_drifted_refuses_and_shows_both() {
     assert_eq!(drifted.details["reviewed"]["count"], 3);
     assert_eq!(drifted.details["now"]["count"], 4);
     assert_eq!(again(None).unwrap_err().refusal.reason_code, "plan_drifted", "a preview that was not made again refuses");
+}
+
+/// A permit that could be copied could be dispatched twice: of the two answers below, a type that is `Clone` gives the first.
+#[test]
+fn invariant_one_gate() {
+    trait CanCopy {
+        fn copies(&self) -> bool;
+    }
+    struct Of<T>(std::marker::PhantomData<T>);
+    impl<T: Clone> CanCopy for Of<T> {
+        fn copies(&self) -> bool {
+            true
+        }
+    }
+    impl CanCopy for &Of<countersign_core::gate::Permit> {
+        fn copies(&self) -> bool {
+            false
+        }
+    }
+    let permit = Of::<countersign_core::gate::Permit>(std::marker::PhantomData);
+    assert!(!(&permit).copies(), "a permit is not `Clone`");
+    // And no source but the gate's own makes one: its constructors are private to `core::gate`.
+    let source = include_str!("../../src/gate/permit.rs");
+    let made: Vec<&str> = source.lines().filter(|line| line.contains("-> Self") && line.contains("pub fn")).collect();
+    assert!(made.is_empty(), "public constructors: {made:?}");
 }
 
 #[test]

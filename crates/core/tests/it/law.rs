@@ -50,7 +50,7 @@ fn invariant_closed_by_default() {
 }
 
 #[test]
-fn invariant_pure_law_gives_the_same_verdict_twice() {
+fn the_same_call_gives_the_same_verdict_twice() {
     let world = World::new();
     let tool = tool("wipe_notes", json!({}));
     let once = format!("{:?}", world.judge(call(&tool, router(Variant::Destructive), r#"{"a":1}"#), at(5)));

@@ -48,6 +48,12 @@ const IMPURE_WORDS: &[&str] = &[
     "RandomState",
 ];
 
+/// Words that look impure and are not, with the file they stand in and why.
+const PURE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
+    ("config/sections.rs", "std::net", "addresses are read as values, never connected to"),
+    ("rules/condition.rs", "std::thread", "the parser of conditions needs a deeper stack; joined before anything goes on"),
+];
+
 const GOVERNANCE_WORDS: &[&str] = &[
     "Verdict",
     "Permit",
@@ -98,8 +104,12 @@ fn said(room: &str, words: &[&str]) -> Vec<String> {
     let mut findings = Vec::new();
     for (path, tokens) in tokens::of_room(room) {
         for word in words {
+            let shown = files::shown(&path);
+            if PURE_ALL_THE_SAME.iter().any(|(file, known, _)| known == word && shown.ends_with(file)) {
+                continue;
+            }
             for line in lines(&tokens, word) {
-                findings.push(format!("{}:{line}: `{word}`", files::shown(&path)));
+                findings.push(format!("{shown}:{line}: `{word}`"));
             }
         }
     }
