@@ -8,9 +8,11 @@
 )]
 
 use std::io::Write;
+use std::sync::Arc;
 
-use countersign_wire::frame::{self, Frame, Id, Limits, Message, Reply, Request, RpcError};
+use countersign_wire::frame::{self, Frame, Id, Limits, Message, Notification, Reply, Request, RpcError};
 use countersign_wire::raw::{self, Raw};
+use countersign_wire::upstream::{Connect, Identity, Observer, RequestOptions, Spec, StdioSpec, Upstream};
 
 #[derive(PartialEq, Clone, Copy)]
 enum Era {
@@ -191,8 +193,10 @@ impl Peer {
                 std::process::exit(7)
             }
             "fork" => {
-                let child = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
-                self.done(&format!(r#"{{"pid":{}}}"#, child.id()))
+                let mut child = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
+                let pid = child.id();
+                std::thread::spawn(move || child.wait());
+                self.done(&format!(r#"{{"pid":{pid}}}"#))
             }
             _ => return Some(Err(RpcError::invalid_params("no such tool"))),
         }))
@@ -240,6 +244,9 @@ fn main() {
         cancelled: Vec::new(),
         listen: None,
     };
+    if mode == "parent" {
+        return parent();
+    }
     if mode == "stuck" {
         // Never answers and never leaves by itself.
         eprintln!("peer: stuck");
@@ -248,4 +255,25 @@ fn main() {
         }
     }
     peer.run();
+}
+
+struct Deaf;
+
+impl Observer for Deaf {
+    fn notification(&self, _: Notification) {}
+}
+
+/// Starts a peer of its own with a child in its group, tells their process ids, and waits to be killed.
+fn parent() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let spec = Spec::Stdio(StdioSpec::new(std::env::current_exe().unwrap(), ["legacy"]));
+        let identity = Identity { client_info: raw::empty_object(), capabilities: raw::empty_object() };
+        let upstream = Upstream::connect(&spec, Connect::new(identity, Arc::new(Deaf))).await.unwrap();
+        let call = raw::from_text(r#"{"name":"fork"}"#).unwrap();
+        let forked = upstream.request("tools/call", Some(&call), RequestOptions::default()).await.unwrap();
+        let grandchild = raw::get(&forked, "pid").unwrap();
+        write(format!("{} {grandchild}", upstream.process_id().unwrap()).as_bytes());
+        std::future::pending::<()>().await;
+    });
 }

@@ -198,3 +198,36 @@ async fn a_stuck_child_is_not_waited_for() {
     let failure = soon(Upstream::connect(&Spec::Stdio(peer("stuck")), connect)).await.unwrap_err();
     assert!(matches!(failure, Failure::Wire(fault) if matches!(fault.kind, FaultKind::Timeout(_))));
 }
+
+#[tokio::test]
+async fn no_child_outlives_a_killed_gateway() {
+    use std::io::{BufRead, BufReader};
+    let mut parent = std::process::Command::new(peer("x").program)
+        .arg("parent")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pids: Vec<i32> = line.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert!(pids.len() == 2 && pids.iter().all(|pid| is_alive(*pid)), "{line}");
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    for pid in pids {
+        gone(pid).await;
+    }
+}
+
+#[test]
+fn the_keeper_kills_only_what_is_still_listed() {
+    use std::os::unix::process::CommandExt;
+    let start = || std::process::Command::new("/bin/sleep").arg("600").process_group(0).spawn().unwrap();
+    let (mut listed, mut released) = (start(), start());
+    let input = format!("+ {}\n+ {}\nnoise\n- {}\n", listed.id(), released.id(), released.id());
+    countersign_wire::upstream::keep_orphans(input.as_bytes());
+    assert!(!listed.wait().unwrap().success());
+    assert!(released.try_wait().unwrap().is_none());
+    released.kill().unwrap();
+    released.wait().unwrap();
+}

@@ -7,8 +7,8 @@ use countersign_wire::fault::Failure;
 use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
-    Ctx, Description, End, HttpRefusal, Notice, Opening, SealKey, ServeOptions, Service, Session, SessionId,
-    StdioOptions, Tag, serve_line,
+    Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Notice, Opening, SealKey, ServeOptions,
+    Service, Session, SessionId, StdioOptions, Tag, listen_http, serve_line,
 };
 use countersign_wire::upstream::{
     Connect, Deadline, EraChoice, Identity, Observer, Oddity, Questions, RequestOptions, Spec, StdioSpec,
@@ -144,7 +144,10 @@ impl Service for House {
         self.sessions.lock().unwrap().push(session);
     }
 
-    async fn closed(&self, _: Arc<Session>, end: End) {
+    async fn closed(&self, session: Arc<Session>, end: End) {
+        if end == End::Deleted {
+            self.saved.lock().unwrap().retain(|(id, _)| id != session.id());
+        }
         self.tell(Event::Closed(end));
     }
 
@@ -312,4 +315,134 @@ pub(crate) async fn connect_as(mode: &str, era: EraChoice) -> (Upstream, Arc<Ear
 
 pub(crate) fn call(name: &str, arguments: &str) -> Raw {
     raw(format!(r#"{{"name":"{name}","arguments":{arguments}}}"#))
+}
+
+/// A front on a loopback port; it lives as long as the test's runtime.
+pub(crate) struct HttpHouse {
+    pub(crate) front: Arc<HttpFront<House>>,
+    pub(crate) address: std::net::SocketAddr,
+}
+
+impl HttpHouse {
+    pub(crate) async fn open(house: Arc<House>) -> Self {
+        Self::open_with(house, HttpOptions::loopback(serve_options())).await
+    }
+
+    pub(crate) async fn open_with(house: Arc<House>, options: HttpOptions) -> Self {
+        let front = HttpFront::new(house, options);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = front.routes("/mcp").merge(front.routes("/mcp/direct"));
+        tokio::spawn(listen_http(listener, router, std::future::pending()));
+        Self { front, address }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+}
+
+/// An HTTP answer, read as far as the test wants.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    body: hyper::body::Incoming,
+    buffer: String,
+}
+
+impl Answer {
+    pub(crate) async fn text(mut self) -> String {
+        while self.more().await {}
+        self.buffer
+    }
+
+    pub(crate) async fn json(self) -> Value {
+        let text = self.text().await;
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("JSON, not {text:?}"))
+    }
+
+    async fn more(&mut self) -> bool {
+        use http_body_util::BodyExt;
+        match soon(self.body.frame()).await {
+            Some(frame) => {
+                self.buffer.push_str(std::str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The next event: its id and data; `None` at the end of the stream.
+    pub(crate) async fn event(&mut self) -> Option<(String, String)> {
+        loop {
+            if let Some((event, rest)) = self.buffer.split_once("\n\n") {
+                let field = |name: &str| {
+                    let found = event.lines().find_map(|line| line.strip_prefix(name));
+                    found.unwrap_or_default().trim().to_owned()
+                };
+                let found = (field("id:"), field("data:"));
+                let is_comment = event.starts_with(':');
+                self.buffer = rest.to_owned();
+                if is_comment {
+                    continue;
+                }
+                return Some(found);
+            }
+            if !self.more().await {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) async fn event_value(&mut self) -> Value {
+        let (_, data) = self.event().await.expect("an event");
+        serde_json::from_str(&data).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// One HTTP request with the usual headers unless others are given.
+pub(crate) async fn http(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    use http_body_util::Full;
+    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .build_http::<Full<bytes::Bytes>>();
+    let mut request = http::Request::builder().method(method).uri(url);
+    let given = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+    if !given("content-type") {
+        request = request.header("content-type", "application/json");
+    }
+    if !given("accept") {
+        request = request.header("accept", "application/json, text/event-stream");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::from(body.to_owned())).unwrap();
+    let response = soon(client.request(request)).await.unwrap();
+    let (parts, body) = response.into_parts();
+    Answer { status: parts.status.as_u16(), headers: parts.headers, body, buffer: String::new() }
+}
+
+/// Opens a legacy session and gives its id.
+pub(crate) async fn open_session(url: &str, version: &str, capabilities: &str, who: &str) -> String {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{{"name":"t"}}}}}}"#
+    );
+    let answer = http("POST", url, &[("authorization", who)], &body).await;
+    assert_eq!(answer.status, 200);
+    let id = answer.header("mcp-session-id").to_owned();
+    assert_eq!(answer.json().await["result"]["protocolVersion"], version);
+    id
+}
+
+impl Answer {
+    /// The first bytes of the body, comments included.
+    pub(crate) async fn first_bytes(mut self) -> String {
+        self.more().await;
+        self.buffer
+    }
 }

@@ -11,7 +11,8 @@
 mod child;
 mod eras;
 mod fidelity;
-mod http;
+mod http_client;
+mod http_server;
 mod kit;
 mod line;
 mod raw_edits;

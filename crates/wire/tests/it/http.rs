@@ -1,1 +1,0 @@
-//! Streamable HTTP over loopback.
