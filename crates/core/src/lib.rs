@@ -3,6 +3,7 @@
 
 pub mod call;
 pub mod canonical;
+pub mod config;
 pub mod confirm;
 pub mod digest;
 pub mod duration;

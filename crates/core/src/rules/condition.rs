@@ -88,6 +88,16 @@ impl Condition {
         &self.source
     }
 
+    /// What it always says, whatever the call; none if that depends on the call, or may.
+    pub fn constant(&self) -> Option<Result<bool, String>> {
+        let used = self.program.references();
+        if VARIABLES.iter().any(|name| used.has_variable(name)) {
+            return names::always(self.program.expression()).map(Ok);
+        }
+        let none = Map::new();
+        Some(self.holds(&World::of_values([&none; 4], Mode::Ask, Timestamp::UNIX_EPOCH)))
+    }
+
     /// True, false, or an error in words.
     pub fn holds(&self, world: &World) -> Result<bool, String> {
         match self.program.execute(&world.context) {

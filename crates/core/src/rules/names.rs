@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr};
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
 use cel::{Context, Env, ExecutionError, Program};
 
 use super::condition::VARIABLES;
@@ -38,6 +38,35 @@ fn entries(all: &[IdedEntryExpr]) -> Vec<&IdedExpr> {
             EntryExpr::MapEntry(pair) => vec![&pair.key, &pair.value],
         })
         .collect()
+}
+
+/// What an expression always is, by its literals: `x && false` is false even where `x` fails.
+pub(super) fn always(expression: &IdedExpr) -> Option<bool> {
+    match &expression.expr {
+        Expr::Literal(LiteralValue::Boolean(truth)) => Some(*truth.inner()),
+        Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
+            ("_&&_", [left, right]) => match (always(left), always(right)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                (None, _) | (_, None) => None,
+            },
+            ("_||_", [left, right]) => match (always(left), always(right)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                (None, _) | (_, None) => None,
+            },
+            ("!_", [inner]) => always(inner).map(|truth| !truth),
+            _ => None,
+        },
+        Expr::Unspecified
+        | Expr::Ident(_)
+        | Expr::Literal(_)
+        | Expr::Comprehension(_)
+        | Expr::List(_)
+        | Expr::Map(_)
+        | Expr::Struct(_)
+        | Expr::Select(_) => None,
+    }
 }
 
 /// The first name or function that nothing binds.

@@ -1,0 +1,396 @@
+//! `[[upstreams.NAME.tools]]`: a command line as a tool. Words, never a shell: `{input}` fills a word, a list of words in the list is a group
+//! that disappears when one of its inputs is not given. Runs nothing.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::diagnostic::{Problem, tick};
+use super::input::{self, Input, Presence, Shape};
+use super::nearest::nearest;
+use super::reading::{Reader, Section};
+use super::source::Place;
+use super::template::{self, Gaps, Piece, Template};
+use super::tree::{Node, Table, Value};
+use super::upstream::{Pair, environment};
+use crate::confirm::{Kind, Strength};
+use crate::effect::Effect;
+use crate::ids::ToolName;
+use crate::words::words;
+
+words! {
+    /// What a command's output is.
+    pub enum Parse("parse") {
+        /// Text as it comes.
+        Text = "text",
+        /// One item a line.
+        Lines = "lines",
+        /// One JSON value.
+        Json = "json",
+    }
+}
+
+/// Whether a call waits for its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// It answers when the command has ended.
+    Waits,
+    /// It answers at once with a run id.
+    Background,
+}
+
+/// A word of a command line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Word {
+    /// One word; none if it is only an input that is not given; several if that input is a list.
+    One(Template),
+    /// Words that are there together or not at all.
+    Group(Vec<Template>),
+}
+
+/// A command line.
+pub type Argv = Vec<Word>;
+
+/// A command as a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandTool {
+    /// Its name.
+    pub name: ToolName,
+    /// Where it is written.
+    pub place: Place,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What it does, for agents.
+    pub description: Option<String>,
+    /// What it takes.
+    pub inputs: Vec<Input>,
+    /// The command.
+    pub run: Argv,
+    /// A command that shows what `run` would do.
+    pub preview: Option<Argv>,
+    /// A command that tells the present state, for ask mode.
+    pub explain: Option<Argv>,
+    /// What the command reads.
+    pub stdin: Option<Template>,
+    /// What it does.
+    pub effect: Option<Effect>,
+    /// Which second step it needs.
+    pub confirm: Option<Kind>,
+    /// Whose value is typed.
+    pub type_field: Option<String>,
+    /// Who has to agree.
+    pub strength: Option<Strength>,
+    /// Whether calls wait.
+    pub running: Running,
+    /// At most one command of this name runs at a time.
+    pub lock: Option<String>,
+    /// Where it runs, if not where its upstream does.
+    pub cwd: Option<Template>,
+    /// What its environment has besides its upstream's.
+    pub env: Vec<Pair>,
+    /// How long it may take, where no rule says.
+    pub timeout: Option<Duration>,
+    /// Exit codes that mean success.
+    pub ok_exit: Vec<i32>,
+    /// What its output is.
+    pub parse: Parse,
+    /// How much of its output an answer holds, in bytes.
+    pub output: u64,
+}
+
+/// What a preview command is called as a tool: `#` is in no tool's own name.
+pub const PREVIEW_SUFFIX: &str = "#preview";
+
+const KEYS: [&str; 20] = [
+    "name",
+    "title",
+    "description",
+    "input",
+    "run",
+    "preview",
+    "explain",
+    "stdin",
+    "effect",
+    "confirm",
+    "type_field",
+    "strength",
+    "background",
+    "lock",
+    "cwd",
+    "env",
+    "timeout",
+    "ok_exit",
+    "parse",
+    "output",
+];
+const OUTPUT: u64 = 64 << 10;
+
+pub(super) fn read_all(reader: &mut Reader<'_>, upstream: &str, node: &Node) -> Vec<CommandTool> {
+    let example = "[{ name = \"status\", run = [\"git\", \"status\"] }]";
+    let items = reader.list(node, "tools", example).unwrap_or_default();
+    if items.is_empty() && node.as_items().is_some() {
+        let help = "write `[[upstreams.NAME.tools]]` with `name` and `run`".to_owned();
+        reader.error(node.place, Problem::BadValue, "`tools` is an empty list", help);
+    }
+    let mut tools: Vec<CommandTool> = Vec::new();
+    for item in items {
+        let Some(table) = reader.table(item, "tools", example) else { continue };
+        let Some(tool) = read(reader, upstream, item, table) else { continue };
+        if tools.iter().any(|other| other.name == tool.name) {
+            let message = format!("`{upstream}` has two tools `{}`", tool.name);
+            reader.error(tool.place, Problem::Conflict, message, "give one of them another name".to_owned());
+        }
+        tools.push(tool);
+    }
+    tools
+}
+
+fn read(reader: &mut Reader<'_>, upstream: &str, node: &Node, table: &Table) -> Option<CommandTool> {
+    let where_ = format!("`[[upstreams.{upstream}.tools]]`");
+    Section::open(reader, table, &where_, &KEYS);
+    let name = name(reader, node, table, &where_);
+    let inputs = input::read_all(reader, table);
+    let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+    let gaps = Gaps::Inputs(&names);
+    let argv = |reader: &mut Reader<'_>, key: &str| {
+        table.get(key).and_then(|node| argv(reader, node, key, &inputs, gaps))
+    };
+    let (run, preview, explain) = (argv(reader, "run"), argv(reader, "preview"), argv(reader, "explain"));
+    if table.get("run").is_none() {
+        let help = "write `run = [\"git\", \"status\"]`: the program and its arguments, one word each";
+        reader.missing(node.place, format!("a tool in {where_} has no `run`"), help);
+    }
+    let stdin = table.get("stdin").and_then(|node| template::read(reader, node, "stdin", "\"{text}\"", gaps));
+    let cwd = table
+        .get("cwd")
+        .and_then(|node| template::read(reader, node, "cwd", "\"/srv/work\"", Gaps::References));
+    let env = environment(reader, table);
+    let ok_exit = table.get("ok_exit").map(|node| exits(reader, node)).unwrap_or_else(|| vec![0]);
+    let type_field = type_field(reader, table, &names);
+    let mut section = Section { reader, table };
+    let tool = CommandTool {
+        title: section.text("title", "\"Git status\"").map(str::to_owned),
+        description: section.text("description", "\"What the tool does\"").map(str::to_owned),
+        effect: section.word("effect", "\"write\""),
+        confirm: section.word("confirm", "\"preview\""),
+        strength: section.word("strength", "\"human\""),
+        running: match section.truth("background", "true") {
+            Some(true) => Running::Background,
+            Some(false) | None => Running::Waits,
+        },
+        lock: section.text("lock", "\"deploy\"").map(str::to_owned),
+        timeout: section.span("timeout", "\"30s\""),
+        parse: section.word("parse", "\"json\"").unwrap_or(Parse::Text),
+        output: section.size("output", "\"64KiB\"").unwrap_or(OUTPUT),
+        name: name?,
+        place: node.place,
+        inputs,
+        run: run?,
+        preview,
+        explain,
+        stdin,
+        type_field,
+        cwd,
+        env,
+        ok_exit,
+    };
+    Some(tool)
+}
+
+fn name(reader: &mut Reader<'_>, node: &Node, table: &Table, where_: &str) -> Option<ToolName> {
+    let Some(name) = table.get("name") else {
+        reader.missing(node.place, format!("a tool in {where_} has no `name`"), "write `name = \"apply\"`");
+        return None;
+    };
+    let text = reader.text(name, "name", "\"apply\"")?;
+    let allowed = |one: char| one.is_ascii_alphanumeric() || matches!(one, '_' | '-' | '.');
+    if text.len() > 64 || !text.chars().all(allowed) {
+        let message = format!("{} is no name for a tool", tick(text));
+        let help = "write at most 64 letters, digits, `_`, `-` and `.`".to_owned();
+        reader.error(name.place, Problem::BadValue, message, help);
+        return None;
+    }
+    Some(ToolName::new(text))
+}
+
+fn type_field(reader: &mut Reader<'_>, table: &Table, names: &[&str]) -> Option<String> {
+    let node = table.get("type_field")?;
+    let text = reader.text(node, "type_field", "\"workspace\"")?;
+    let root = text.split('.').next().unwrap_or(text);
+    if !names.contains(&root) {
+        let help = match nearest(root, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "name one of the tool's inputs".to_owned(),
+        };
+        reader.error(
+            node.place,
+            Problem::BadReference,
+            format!("{} is no input of this tool", tick(root)),
+            help,
+        );
+    }
+    Some(text.to_owned())
+}
+
+fn exits(reader: &mut Reader<'_>, node: &Node) -> Vec<i32> {
+    let items = reader.list(node, "ok_exit", "[0, 1]").unwrap_or_default();
+    let mut codes = Vec::new();
+    for item in items {
+        if let Value::Integer(code @ 0..=255) = item.value {
+            codes.extend(i32::try_from(code));
+        } else {
+            let message = format!("an exit code is a number from 0 to 255, and this is {}", item.kind());
+            reader.error(item.place, Problem::BadValue, message, "write `ok_exit = [0, 1]`".to_owned());
+        }
+    }
+    codes
+}
+
+fn argv(reader: &mut Reader<'_>, node: &Node, key: &str, inputs: &[Input], gaps: Gaps<'_>) -> Option<Argv> {
+    let example = "[\"git\", \"status\"]";
+    if let Some(line) = node.as_text() {
+        let words: Vec<String> = line.split_whitespace().map(|word| format!("\"{word}\"")).collect();
+        let message =
+            format!("{} must be a list of words, and is a string: there is no shell to split it", tick(key));
+        let help = format!("write `{key} = [{}]`", words.join(", "));
+        reader.error(node.place, Problem::WrongType, message, help);
+        return None;
+    }
+    let items = reader.list(node, key, example)?;
+    let mut words = Vec::new();
+    for item in items {
+        if let Some(group) = item.as_items() {
+            words.push(self::group(reader, item, group, key, inputs, gaps));
+        } else if let Some(template) = word(reader, item, key, inputs, gaps) {
+            check_whole(reader, item, &template, inputs);
+            words.push(Word::One(template));
+        }
+    }
+    check_program(reader, node, key, items, &words);
+    Some(words)
+}
+
+fn word(
+    reader: &mut Reader<'_>,
+    item: &Node,
+    key: &str,
+    inputs: &[Input],
+    gaps: Gaps<'_>,
+) -> Option<Template> {
+    let template = template::read_item(reader, item, key, gaps)?;
+    for name in template.inputs().filter(|_| template.pieces().len() > 1) {
+        if inputs.iter().any(|input| input.name == name && input.shape == Shape::List) {
+            let message = format!("`{{{name}}}` is a list and fills whole words only");
+            reader.error(
+                item.place,
+                Problem::BadReference,
+                message,
+                format!("write `\"{{{name}}}\"` as a word of its own"),
+            );
+        }
+    }
+    Some(template)
+}
+
+/// An input that may be absent can't be a part of a word that is always there.
+fn check_whole(reader: &mut Reader<'_>, item: &Node, template: &Template, inputs: &[Input]) {
+    for name in template.inputs().filter(|_| template.pieces().len() > 1) {
+        if inputs.iter().any(|input| input.name == name && input.presence == Presence::Optional) {
+            let message = format!("`{{{name}}}` may be absent, and the word around it would stay");
+            let help =
+                format!("put the word into a group: `[\"{}\"]` disappears with its input", template.shown());
+            reader.error(item.place, Problem::BadReference, message, help);
+        }
+    }
+}
+
+fn group(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    items: &[Node],
+    key: &str,
+    inputs: &[Input],
+    gaps: Gaps<'_>,
+) -> Word {
+    let words: Vec<Template> =
+        items.iter().filter_map(|item| word(reader, item, key, inputs, gaps)).collect();
+    let optional =
+        |name: &str| inputs.iter().any(|input| input.name == name && input.presence == Presence::Optional);
+    if words.len() == items.len() && !words.iter().any(|word| word.inputs().any(optional)) {
+        let message = "this group never disappears: it has no optional input".to_owned();
+        let help =
+            "write its words without the inner brackets, or make an input `optional = true`".to_owned();
+        reader.error(node.place, Problem::BadValue, message, help);
+    }
+    Word::Group(words)
+}
+
+/// What runs is never chosen by a call.
+fn check_program(reader: &mut Reader<'_>, node: &Node, key: &str, items: &[Node], words: &[Word]) {
+    let help = format!("write `{key} = [\"git\", \"status\"]`: the program first, then its arguments");
+    let Some(first) = items.first() else {
+        return reader.error(node.place, Problem::BadValue, format!("`{key}` is an empty list"), help);
+    };
+    let chosen = match words.first() {
+        Some(Word::One(program)) => {
+            program.inputs().next().is_some() || program.pieces() == [Piece::Literal(String::new())]
+        }
+        Some(Word::Group(_)) => true,
+        None => false,
+    };
+    if chosen {
+        let message = format!("the first word of `{key}` is the program, and a call may not choose it");
+        reader.error(first.place, Problem::BadReference, message, help);
+    }
+}
+
+impl CommandTool {
+    /// The tool's definition as hosts see it.
+    pub fn definition(&self) -> Map<String, Json> {
+        let properties: Map<String, Json> = self
+            .inputs
+            .iter()
+            .map(|input| (input.name.clone(), Json::Object(input.schema.clone())))
+            .collect();
+        let required: Vec<&str> = self
+            .inputs
+            .iter()
+            .filter(|input| input.presence == Presence::Required)
+            .map(|input| input.name.as_str())
+            .collect();
+        let mut definition = Map::new();
+        definition.insert("name".into(), self.name.as_str().into());
+        definition.extend(self.title.as_deref().map(|title| ("title".to_owned(), title.into())));
+        definition.extend(self.description.as_deref().map(|text| ("description".to_owned(), text.into())));
+        let schema = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        definition.insert("inputSchema".into(), schema);
+        let hints = self.effect.map(|effect| match effect {
+            Effect::Read => json!({"readOnlyHint": true, "destructiveHint": false}),
+            Effect::Write => json!({"readOnlyHint": false, "destructiveHint": false}),
+            Effect::Destructive => json!({"readOnlyHint": false, "destructiveHint": true}),
+        });
+        definition.extend(hints.map(|hints| ("annotations".to_owned(), hints)));
+        definition
+    }
+
+    /// Whether any of its texts uses an input.
+    pub(super) fn uses(&self, input: &str) -> bool {
+        let lines = std::iter::once(&self.run).chain(&self.preview).chain(&self.explain).flatten();
+        let templates = lines.flat_map(|word| match word {
+            Word::One(template) => std::slice::from_ref(template),
+            Word::Group(templates) => templates,
+        });
+        templates.chain(&self.stdin).any(|template| template.inputs().any(|name| name == input))
+    }
+
+    pub(super) fn templates(&mut self) -> Vec<&mut Template> {
+        let lines =
+            std::iter::once(&mut self.run).chain(&mut self.preview).chain(&mut self.explain).flatten();
+        let words = lines.flat_map(|word| match word {
+            Word::One(template) => std::slice::from_mut(template),
+            Word::Group(templates) => templates,
+        });
+        let env = self.env.iter_mut().map(|(_, value)| value);
+        words.chain(&mut self.stdin).chain(&mut self.cwd).chain(env).collect()
+    }
+}

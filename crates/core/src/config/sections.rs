@@ -1,0 +1,239 @@
+//! The plain sections: gateway, intent, confirm, ledger, limits, desk. What each may hold, and what holds where nothing is written.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use super::diagnostic::{Problem, tick};
+use super::reading::{Reader, Section};
+use super::template::{self, Gaps, Piece, Template};
+use super::tree::{Node, Table};
+use crate::intent::Strictness;
+use crate::mode::Mode;
+use crate::rules::Unlisted;
+use crate::words::{UnknownWord, choices, words};
+
+words! {
+    /// What tools a host sees.
+    pub enum Surface("surface") {
+        /// Three ways to call, and a search.
+        Router = "router",
+        /// Every tool under its own name.
+        Direct = "direct",
+    }
+}
+
+words! {
+    /// Who may open an agent line over HTTP.
+    pub enum AgentAuth("agent_auth") {
+        /// Anyone on this machine.
+        LoopbackOpen = "loopback-open",
+        /// Only who brings a credential.
+        Required = "required",
+    }
+}
+
+words! {
+    /// When the row of a read is on disk.
+    pub enum Reads("reads") {
+        /// Within 100 ms of the call.
+        Soon = "soon",
+        /// Before the call.
+        Sync = "sync",
+    }
+}
+
+impl std::str::FromStr for Unlisted {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text {
+            "govern" => Ok(Self::Govern),
+            "deny" => Ok(Self::Deny),
+            other => {
+                let expected = choices(&["govern", "deny"]);
+                Err(UnknownWord { what: "unlisted", given: other.to_owned(), expected })
+            }
+        }
+    }
+}
+
+/// `[gateway]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gateway {
+    /// The mode of a session that set none.
+    pub mode: Mode,
+    /// The highest mode of a line without a credential that says otherwise.
+    pub max_mode: Mode,
+    /// What hosts see.
+    pub surface: Surface,
+    /// Where `serve --http` listens.
+    pub listen: SocketAddr,
+    /// Where the records are: `sqlite:PATH` or `postgres://…`.
+    pub store: Template,
+    /// What happens to a tool no rule allows.
+    pub unlisted: Unlisted,
+    /// Who may open an agent line over HTTP.
+    pub agent_auth: AgentAuth,
+}
+
+/// `[intent]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IntentSection {
+    /// Whether annotations that contradict the intent refuse.
+    pub strictness: Strictness,
+}
+
+/// `[confirm]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfirmSection {
+    /// How long a token lives: one second to ten minutes.
+    pub ttl: Duration,
+}
+
+/// `[ledger]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerSection {
+    /// When the rows of reads are durable.
+    pub reads: Reads,
+}
+
+/// `[limits]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsSection {
+    /// The longest frame, in bytes.
+    pub frame: u64,
+}
+
+/// `[desk]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeskSection {
+    /// Where page and REST listen, if not with the gateway.
+    pub listen: Option<SocketAddr>,
+}
+
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7878);
+const STORE: &str = "sqlite:countersign.db";
+const FRAME: u64 = 16 << 20;
+const SMALLEST_FRAME: u64 = 4 << 10;
+const LARGEST_FRAME: u64 = 1 << 30;
+const TTL: Duration = Duration::from_secs(300);
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+const LONGEST_TTL: Duration = Duration::from_secs(600);
+
+static EMPTY: Table = Table { entries: Vec::new() };
+
+/// The table of a section, an empty one where it is not written.
+fn table_of<'t>(reader: &mut Reader<'_>, root: &'t Table, name: &str, example: &str) -> &'t Table {
+    root.get(name).and_then(|node| reader.table(node, name, example)).unwrap_or(&EMPTY)
+}
+
+pub(super) fn gateway(reader: &mut Reader<'_>, root: &Table) -> Gateway {
+    const KEYS: [&str; 7] = ["mode", "max_mode", "surface", "listen", "store", "unlisted", "agent_auth"];
+    let table = table_of(reader, root, "gateway", "{ mode = \"ask\" }");
+    let mut section = Section::open(reader, table, "`[gateway]`", &KEYS);
+    let mode = section.word("mode", "\"ask\"").unwrap_or(Mode::Ask);
+    let max_mode = section.word("max_mode", "\"execute\"").unwrap_or(Mode::Execute);
+    let surface = section.word("surface", "\"router\"").unwrap_or(Surface::Router);
+    let unlisted = section.word("unlisted", "\"deny\"").unwrap_or(Unlisted::Govern);
+    let agent_auth = section.word("agent_auth", "\"required\"").unwrap_or(AgentAuth::LoopbackOpen);
+    if let Some(node) = table.get("mode")
+        && mode > max_mode
+    {
+        let message = format!("the default mode `{mode}` is above `max_mode = \"{max_mode}\"`");
+        reader.error(
+            node.place,
+            Problem::Conflict,
+            message,
+            format!("write `mode = \"{max_mode}\"`, or raise `max_mode`"),
+        );
+    }
+    Gateway {
+        mode,
+        max_mode,
+        surface,
+        listen: table.get("listen").and_then(|node| address(reader, node)).unwrap_or(LISTEN),
+        store: table
+            .get("store")
+            .and_then(|node| store(reader, node))
+            .unwrap_or_else(|| Template::literal(STORE)),
+        unlisted,
+        agent_auth,
+    }
+}
+
+/// `ip:port`, or `localhost:port`.
+fn address(reader: &mut Reader<'_>, node: &Node) -> Option<SocketAddr> {
+    let example = "\"127.0.0.1:7878\"";
+    let text = reader.text(node, "listen", example)?;
+    let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    let address = local.map(|port| SocketAddr::new(LISTEN.ip(), port)).or_else(|| text.parse().ok());
+    if address.is_none() {
+        let message = format!("{} is not an address and a port", tick(text));
+        reader.error(node.place, Problem::BadValue, message, format!("write `listen = {example}`"));
+    }
+    address
+}
+
+fn store(reader: &mut Reader<'_>, node: &Node) -> Option<Template> {
+    let template = template::read(reader, node, "store", "\"sqlite:countersign.db\"", Gaps::References)?;
+    let known = match template.pieces().first() {
+        Some(Piece::Literal(text)) => {
+            ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme))
+        }
+        // Known only once it is looked up.
+        Some(Piece::Reference(..) | Piece::Found(_) | Piece::Input(_)) | None => true,
+    };
+    if !known {
+        let help =
+            "write `store = \"sqlite:countersign.db\"`, or `\"postgres://user@host/database\"`".to_owned();
+        reader.error(node.place, Problem::BadValue, "`store` names no kind of store", help);
+    }
+    Some(template)
+}
+
+pub(super) fn intent(reader: &mut Reader<'_>, root: &Table) -> IntentSection {
+    let table = table_of(reader, root, "intent", "{ strict_server_validation = true }");
+    let mut section = Section::open(reader, table, "`[intent]`", &["strict_server_validation"]);
+    let strictness = match section.truth("strict_server_validation", "true") {
+        Some(false) => Strictness::Lenient,
+        Some(true) | None => Strictness::Strict,
+    };
+    IntentSection { strictness }
+}
+
+pub(super) fn confirm(reader: &mut Reader<'_>, root: &Table) -> ConfirmSection {
+    let table = table_of(reader, root, "confirm", "{ ttl = \"5m\" }");
+    let ttl = Section::open(reader, table, "`[confirm]`", &["ttl"]).span("ttl", "\"5m\"").unwrap_or(TTL);
+    if let Some(node) = table.get("ttl")
+        && !(SHORTEST_TTL..=LONGEST_TTL).contains(&ttl)
+    {
+        let help = "write `ttl = \"5m\"`, or anything from `1s` to `10m`".to_owned();
+        reader.error(node.place, Problem::BadValue, "a confirm token lives one second to ten minutes", help);
+    }
+    ConfirmSection { ttl }
+}
+
+pub(super) fn ledger(reader: &mut Reader<'_>, root: &Table) -> LedgerSection {
+    let table = table_of(reader, root, "ledger", "{ reads = \"soon\" }");
+    let reads = Section::open(reader, table, "`[ledger]`", &["reads"]).word("reads", "\"soon\"");
+    LedgerSection { reads: reads.unwrap_or(Reads::Soon) }
+}
+
+pub(super) fn limits(reader: &mut Reader<'_>, root: &Table) -> LimitsSection {
+    let table = table_of(reader, root, "limits", "{ frame = \"16MiB\" }");
+    let frame =
+        Section::open(reader, table, "`[limits]`", &["frame"]).size("frame", "\"16MiB\"").unwrap_or(FRAME);
+    if let Some(node) = table.get("frame")
+        && !(SMALLEST_FRAME..=LARGEST_FRAME).contains(&frame)
+    {
+        let help = "write `frame = \"16MiB\"`, or anything from `4KiB` to `1GiB`".to_owned();
+        reader.error(node.place, Problem::BadValue, "a frame has between 4 KiB and 1 GiB", help);
+    }
+    LimitsSection { frame }
+}
+
+pub(super) fn desk(reader: &mut Reader<'_>, root: &Table) -> DeskSection {
+    let table = table_of(reader, root, "desk", "{ listen = \"127.0.0.1:7879\" }");
+    Section::open(reader, table, "`[desk]`", &["listen"]);
+    DeskSection { listen: table.get("listen").and_then(|node| address(reader, node)) }
+}
