@@ -1,1 +1,40 @@
-//! placeholder head
+//! The records of Countersign: plans, tokens, approvals, grants, credentials, sessions, pins, runs, and the ledger.
+//! One API over SQLite and PostgreSQL. It never decides what is allowed; of two who race it lets one win, and it
+//! says "written" only when the disk has it.
+
+mod calls;
+mod chance;
+mod credentials;
+mod decisions;
+mod engine;
+mod fault;
+mod grants;
+pub mod ledger;
+mod migrate;
+mod options;
+mod pauses;
+mod pins;
+mod plans;
+mod readers;
+mod recover;
+mod runs;
+mod sessions;
+mod store;
+mod url;
+mod writer;
+
+pub use calls::{Ended, NotSpendable, OpenRefused, Opened, Outcome, RESULT_LIMIT};
+pub use credentials::{Credential, secret_digest};
+pub use decisions::{DecideRefused, Decided, NotDecided, Paused};
+pub use fault::{Doing, FaultKind, StoreFault};
+pub use grants::{GrantRow, Grants};
+pub use ledger::{Entry, Filter, Row};
+pub use options::{Cadence, ConnectOptions, ReadRows};
+pub use pauses::REJECTIONS;
+pub use pins::{Definition, Pin, PinState};
+pub use plans::{HoldRefused, Holding, Joined, PENDING_LIMIT, PlanFilter, PlanRow};
+pub use recover::Recovered;
+pub use runs::{Run, RunState};
+pub use sessions::{Session, Setter};
+pub use store::Store;
+pub use url::{NotAStoreUrl, StoreUrl};

@@ -1,0 +1,334 @@
+//! Decisions on plans: approve, reject, cancel, expire. Each is one conditional statement and its row, in one transaction;
+//! the first answer decides, once. Whether someone is entitled to answer is the law's business.
+
+use std::sync::Arc;
+
+use countersign_core::confirm::{Approval, PlanState, Rail};
+use countersign_core::digest::Digest;
+use countersign_core::ids::{FullName, LedgerId, PlanId, PrincipalId};
+use countersign_core::plan::Plan;
+use countersign_core::record::{RowKind, Source};
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
+use jiff::Timestamp;
+
+use crate::chance::Mint;
+use crate::engine::{Found, cells, json_text};
+use crate::fault::StoreFault;
+use crate::ledger::Entry;
+use crate::writer::Tx;
+use crate::{Store, pauses, plans};
+
+/// How many plans one transaction closes at most.
+const SWEEP: u32 = 500;
+
+/// Why nothing was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotDecided {
+    /// There is no such plan, or it is someone else's.
+    Unknown,
+    /// It is past its time.
+    Expired,
+    /// Someone was faster, or it ran.
+    Decided(PlanState),
+    /// The answer is worth less than the plan needs; it stays open for a stronger one.
+    TooWeak,
+}
+
+/// A decision that was not made.
+#[derive(Clone, Debug)]
+pub enum DecideRefused {
+    /// Something stood against it; nothing was changed.
+    NotDecided(NotDecided),
+    /// It could not be written.
+    Fault(StoreFault),
+}
+
+impl DecideRefused {
+    /// What is answered.
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            DecideRefused::NotDecided(why) => why.refusal(),
+            DecideRefused::Fault(fault) => fault.refusal(),
+        }
+    }
+}
+
+/// A decision that was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    /// The plan.
+    pub plan: Plan,
+    /// The row.
+    pub ledger_id: LedgerId,
+    /// Whether the rejection was one too many.
+    pub paused: Paused,
+}
+
+/// Whether a principal's writes were paused by a rejection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// No.
+    No,
+    /// It was the third in ten minutes.
+    Now,
+}
+
+type Answer<T> = Result<Result<T, NotDecided>, StoreFault>;
+
+impl Store {
+    /// Agrees to a plan.
+    ///
+    /// INVARIANT (races end in SQL): of all who answer, the one whose statement changes the row decides.
+    pub async fn approve(
+        &self,
+        id: &PlanId,
+        approval: Approval,
+        now: Timestamp,
+    ) -> Result<Decided, DecideRefused> {
+        let (id, ledger_id) = (id.clone(), self.mint(now));
+        let kept = json_text(&approval).map_err(DecideRefused::Fault)?;
+        let decided = self.write(move |tx| {
+            tx.check_clock(now)?;
+            let found = tx.one(
+                "UPDATE plans SET state = 'approved', approval = $1, decided = $2
+                  WHERE plan_id = $3 AND state = 'pending' AND expires > $2 AND strength <= $4
+                  RETURNING body",
+                &cells![kept.as_str(), now, id.as_str(), plans::rank(approval.strength)],
+            )?;
+            let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
+            let plan: Plan = found.json()?;
+            let entry = Entry::of_plan(
+                RowKind::Approval,
+                &plan,
+                "approve",
+                Some(&approval.by),
+                Some(role(approval.rail)),
+            )
+            .with_approval(&approval);
+            tx.append(&sourced(entry, approval.rail), ledger_id.clone(), now);
+            Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
+        });
+        answered(decided.await)
+    }
+
+    /// Says no to a plan. The third no to one principal within ten minutes pauses its writes, in the same transaction.
+    pub async fn reject(
+        &self,
+        id: &PlanId,
+        by: PrincipalId,
+        rail: Rail,
+        note: Option<String>,
+        now: Timestamp,
+    ) -> Result<Decided, DecideRefused> {
+        let (id, ledger_id) = (id.clone(), self.mint(now));
+        let ids = self.ids();
+        let decided = self.write(move |tx| {
+            tx.check_clock(now)?;
+            let note = note.as_deref().map(|note| note.replace('\0', "\u{2400}"));
+            let found = tx.one(
+                "UPDATE plans SET state = 'rejected', note = $1, decided = $2
+                  WHERE plan_id = $3 AND state = 'pending' AND expires > $2
+                  RETURNING body",
+                &cells![note.as_ref(), now, id.as_str()],
+            )?;
+            let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
+            let plan: Plan = found.json()?;
+            let mut entry = Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(rail)))
+                .with_fact("rail", rail.as_str());
+            if let Some(note) = note {
+                entry = entry.with_fact("note", note);
+            }
+            tx.append(&sourced(entry, rail), ledger_id.clone(), now);
+            let paused = pauses::count_rejections(tx, &ids, &plan.principal, now)?;
+            Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused }))
+        });
+        answered(decided.await)
+    }
+
+    /// Withdraws a plan, by the principal whose it is; to anyone else it does not exist.
+    pub async fn cancel(
+        &self,
+        id: &PlanId,
+        principal: &PrincipalId,
+        now: Timestamp,
+    ) -> Result<Decided, DecideRefused> {
+        let (id, principal, ledger_id) = (id.clone(), principal.clone(), self.mint(now));
+        let decided = self.write(move |tx| {
+            let found = tx.one(
+                "UPDATE plans SET state = 'cancelled', decided = $1
+                  WHERE plan_id = $2 AND principal = $3 AND state IN ('pending', 'approved') AND expires > $1
+                  RETURNING body",
+                &cells![now, id.as_str(), principal.as_str()],
+            )?;
+            let Some(mut found) = found else { return why_not(tx, &id, Some(&principal), now).map(Err) };
+            let plan: Plan = found.json()?;
+            let entry = Entry::of_plan(RowKind::Decision, &plan, "cancel", Some(&principal), None);
+            tx.append(&entry, ledger_id.clone(), now);
+            Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
+        });
+        answered(decided.await)
+    }
+
+    /// Cancels every open plan of a tool: what was reviewed is not what would run.
+    pub async fn cancel_for_tool(&self, tool: &FullName, now: Timestamp) -> Result<Vec<PlanId>, StoreFault> {
+        let (tool, ids) = (tool.to_string(), self.ids());
+        self.sweep(move |tx| {
+            let closed = tx.query(
+                &format!(
+                    "UPDATE plans SET state = 'cancelled', decided = $1, note = 'the tool has changed'
+                      WHERE plan_id IN (SELECT plan_id FROM plans
+                                         WHERE tool = $2 AND state IN ('pending', 'approved') LIMIT {SWEEP})
+                        AND state IN ('pending', 'approved')
+                      RETURNING body"
+                ),
+                &cells![now, tool.as_str()],
+            )?;
+            close_all(tx, &ids, closed, "tool_changed", now)
+        })
+        .await
+    }
+
+    /// Closes every plan whose time has run out.
+    pub async fn expire(&self, now: Timestamp) -> Result<Vec<PlanId>, StoreFault> {
+        let ids = self.ids();
+        self.sweep(move |tx| {
+            tx.check_clock(now)?;
+            let closed = tx.query(
+                &format!(
+                    "UPDATE plans SET state = 'expired'
+                      WHERE plan_id IN (SELECT plan_id FROM plans
+                                         WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT {SWEEP})
+                        AND state IN ('pending', 'approved') AND expires <= $1
+                      RETURNING body"
+                ),
+                &cells![now],
+            )?;
+            close_all(tx, &ids, closed, "expire", now)
+        })
+        .await
+    }
+
+    /// Repeats a bounded piece of work until it finds nothing more.
+    async fn sweep(
+        &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<Vec<PlanId>, StoreFault> + Send + 'static,
+    ) -> Result<Vec<PlanId>, StoreFault> {
+        let work = Arc::new(std::sync::Mutex::new(work));
+        let mut all = Vec::new();
+        loop {
+            let work = Arc::clone(&work);
+            let closed = self
+                .write(move |tx| (work.lock().unwrap_or_else(std::sync::PoisonError::into_inner))(tx))
+                .await?;
+            if closed.is_empty() {
+                return Ok(all);
+            }
+            all.extend(closed);
+        }
+    }
+}
+
+/// Closes the plan of a hash whose time has run out, so that a new one can take its place.
+pub(crate) fn expire_equal(
+    tx: &mut Tx<'_>,
+    ids: &Mint,
+    hash: Digest,
+    now: Timestamp,
+) -> Result<(), StoreFault> {
+    let closed = tx.query(
+        "UPDATE plans SET state = 'expired'
+          WHERE hash = $1 AND state IN ('pending', 'approved') AND expires <= $2
+          RETURNING body",
+        &cells![hash, now],
+    )?;
+    close_all(tx, ids, closed, "expire", now).map(drop)
+}
+
+fn close_all(
+    tx: &mut Tx<'_>,
+    ids: &Mint,
+    closed: Vec<Found>,
+    action: &str,
+    now: Timestamp,
+) -> Result<Vec<PlanId>, StoreFault> {
+    closed
+        .into_iter()
+        .map(|mut found| {
+            let plan: Plan = found.json()?;
+            tx.append(&Entry::of_plan(RowKind::Decision, &plan, action, None, None), ids.next(now), now);
+            Ok(plan.id)
+        })
+        .collect()
+}
+
+/// What stood against a decision, for the answer; the statement has already decided.
+fn why_not(
+    tx: &mut Tx<'_>,
+    id: &PlanId,
+    principal: Option<&PrincipalId>,
+    now: Timestamp,
+) -> Result<NotDecided, StoreFault> {
+    let found =
+        tx.one("SELECT state, expires, principal FROM plans WHERE plan_id = $1", &cells![id.as_str()])?;
+    let Some(mut found) = found else { return Ok(NotDecided::Unknown) };
+    let (state, expires, owner): (PlanState, Timestamp, String) =
+        (found.word()?, found.time()?, found.text()?);
+    if principal.is_some_and(|principal| principal.as_str() != owner) {
+        return Ok(NotDecided::Unknown);
+    }
+    Ok(match state {
+        PlanState::Pending | PlanState::Approved if expires <= now => NotDecided::Expired,
+        PlanState::Expired => NotDecided::Expired,
+        PlanState::Pending => NotDecided::TooWeak,
+        PlanState::Approved
+        | PlanState::Rejected
+        | PlanState::Cancelled
+        | PlanState::Executing
+        | PlanState::Done
+        | PlanState::Failed
+        | PlanState::OutcomeUnknown => NotDecided::Decided(state),
+    })
+}
+
+fn answered<T>(answer: Answer<T>) -> Result<T, DecideRefused> {
+    answer.map_err(DecideRefused::Fault)?.map_err(DecideRefused::NotDecided)
+}
+
+impl NotDecided {
+    /// What is answered.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            NotDecided::Unknown => Refusal::new(Code::PlanNotFound, "there is no such plan"),
+            NotDecided::Expired => {
+                Refusal::new(Code::PlanDecided, "the plan's time has run out").because("plan_expired")
+            }
+            NotDecided::Decided(state) => {
+                let message = format!("the plan is {state} already");
+                Refusal::new(Code::PlanDecided, message).with("state", state.as_str())
+            }
+            NotDecided::TooWeak => Refusal::new(
+                Code::ApprovalPending,
+                "the plan waits for an approval of more strength than this one",
+            ),
+        }
+    }
+}
+
+/// Who speaks over a rail.
+fn role(rail: Rail) -> Role {
+    match rail {
+        Rail::Chat => Role::Agent,
+        Rail::Elicitation | Rail::Card | Rail::Page | Rail::Cli | Rail::Grant => Role::Human,
+    }
+}
+
+fn sourced(mut entry: Entry, rail: Rail) -> Entry {
+    entry.source = match rail {
+        Rail::Chat | Rail::Elicitation | Rail::Card => Some(Source::Mcp),
+        Rail::Page => Some(Source::Page),
+        Rail::Cli => Some(Source::Cli),
+        Rail::Grant => None,
+    };
+    entry
+}

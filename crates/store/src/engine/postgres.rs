@@ -1,0 +1,285 @@
+//! PostgreSQL: a connection that is driven by the thread that uses it. Knows sessions, advisory locks and SQLSTATEs;
+//! no table by name. Locks are named after schema and purpose, so that stores in one database stay apart.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use countersign_core::digest::Digest;
+use tokio::runtime::Runtime;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
+use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+
+use super::{Cell, Dialect, Engine, Found, Home};
+use crate::fault::{FaultKind, Hurt, StoreFault};
+
+/// One connection.
+pub(crate) struct Postgres {
+    // The client goes before the runtime that drives it.
+    client: Client,
+    statements: HashMap<String, Statement>,
+    schema: String,
+    own: String,
+    runtime: Runtime,
+}
+
+/// Where the server is.
+pub(crate) struct PostgresHome {
+    config: Config,
+    patience: Duration,
+}
+
+/// Statements that differ by filter add up; beyond this they are made anew.
+const KEPT_STATEMENTS: usize = 256;
+
+impl PostgresHome {
+    pub(crate) fn new(url: &str, patience: Duration) -> Result<Self, StoreFault> {
+        let mut config: Config =
+            url.parse().map_err(|_| StoreFault::invalid("the PostgreSQL address can't be read"))?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        config.application_name("countersign");
+        Ok(Self { config, patience })
+    }
+
+    fn connect(&self) -> Result<Postgres, StoreFault> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| StoreFault::unavailable(format!("no runtime: {error}")))?;
+        let client = runtime.block_on(async {
+            let (client, connection) = self.config.connect(NoTls).await?;
+            // It runs whenever this thread waits for an answer; its end shows as a closed client.
+            tokio::spawn(async move {
+                let _ = connection.await;
+            });
+            Ok::<_, tokio_postgres::Error>(client)
+        });
+        let client = client.map_err(|error| from_postgres(&error))?;
+        let mut made = Postgres {
+            client,
+            statements: HashMap::new(),
+            schema: String::new(),
+            own: String::new(),
+            runtime,
+        };
+        let millis = self.patience.as_millis();
+        made.script(&format!(
+            "SET lock_timeout = {millis}; SET client_min_messages = warning;
+             SELECT set_config('synchronous_commit', 'on', false)
+              WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+        ))?;
+        made.schema = match made.query("SELECT CAST(current_schema() AS TEXT)", &[])?.pop() {
+            Some(mut found) => found.maybe_text()?.unwrap_or_default(),
+            None => String::new(),
+        };
+        Ok(made)
+    }
+}
+
+impl Home for PostgresHome {
+    fn writer(&self, instance: &str) -> Result<Box<dyn Engine>, StoreFault> {
+        let mut made = self.connect()?;
+        let key = made.lock_key("instance", instance);
+        // Shared, so that a connection made again does not wait for the end of the one it replaces.
+        made.script(&format!("SELECT pg_advisory_lock_shared({key})"))?;
+        instance.clone_into(&mut made.own);
+        Ok(Box::new(made))
+    }
+    fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault> {
+        let mut made = self.connect()?;
+        made.script("SET default_transaction_read_only = on")?;
+        Ok(Some(Box::new(made)))
+    }
+}
+
+impl Postgres {
+    fn lock_key(&self, purpose: &str, name: &str) -> i64 {
+        let digest = Digest::plain(format!("countersign\0{}\0{purpose}\0{name}", self.schema).as_bytes());
+        let mut first = [0u8; 8];
+        first.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
+        i64::from_be_bytes(first)
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<Statement, StoreFault> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        if self.statements.len() >= KEPT_STATEMENTS {
+            self.statements.clear();
+        }
+        let made = self.runtime.block_on(self.client.prepare(sql)).map_err(|error| from_postgres(&error))?;
+        self.statements.insert(sql.to_owned(), made.clone());
+        Ok(made)
+    }
+}
+
+fn parameters(values: &[Cell]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+impl ToSql for Cell {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Cell::Null | Cell::Foreign => Ok(IsNull::Yes),
+            Cell::Int(number) => number.to_sql(kind, out),
+            Cell::Text(text) => text.to_sql(kind, out),
+        }
+    }
+    fn accepts(kind: &Type) -> bool {
+        <i64 as ToSql>::accepts(kind) || <String as ToSql>::accepts(kind)
+    }
+    to_sql_checked!();
+}
+
+fn read_row(row: &Row) -> Result<Found, StoreFault> {
+    let cells = row.columns().iter().enumerate().map(|(index, column)| {
+        let bad = |error: tokio_postgres::Error| StoreFault::corrupt(error.to_string());
+        match *column.type_() {
+            Type::INT8 => {
+                Ok(row.try_get::<_, Option<i64>>(index).map_err(bad)?.map_or(Cell::Null, Cell::Int))
+            }
+            Type::TEXT => {
+                Ok(row.try_get::<_, Option<String>>(index).map_err(bad)?.map_or(Cell::Null, Cell::Text))
+            }
+            _ => Ok(Cell::Foreign),
+        }
+    });
+    Ok(Found::new(cells.collect::<Result<_, StoreFault>>()?))
+}
+
+impl Engine for Postgres {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+    fn begin(&mut self, writer: &str) -> Result<(), StoreFault> {
+        let key = self.lock_key("writer", writer);
+        self.script(&format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({key})"))
+    }
+    fn begin_reading(&mut self) -> Result<(), StoreFault> {
+        self.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    }
+    fn commit(&mut self) -> Result<(), StoreFault> {
+        self.script("COMMIT")
+    }
+    fn rollback(&mut self) {
+        if !self.client.is_closed() {
+            // If even this fails, the next statement does too, and the connection is made again.
+            let _ = self.script("ROLLBACK");
+        }
+    }
+    fn mark(&mut self) -> Result<(), StoreFault> {
+        self.script("SAVEPOINT part")
+    }
+    fn unmark(&mut self) -> Result<(), StoreFault> {
+        self.script("RELEASE part")
+    }
+    fn back_to_mark(&mut self) -> Result<(), StoreFault> {
+        self.script("ROLLBACK TO part; RELEASE part")
+    }
+
+    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault> {
+        let statement = self.prepare(sql)?;
+        let rows = self
+            .runtime
+            .block_on(self.client.query(&statement, &parameters(values)))
+            .map_err(|error| from_postgres(&error))?;
+        rows.iter().map(read_row).collect()
+    }
+
+    fn execute(&mut self, sql: &str, values: &[Cell]) -> Result<u64, StoreFault> {
+        let statement = self.prepare(sql)?;
+        let done = self.runtime.block_on(self.client.execute(&statement, &parameters(values)));
+        done.map_err(|error| from_postgres(&error))
+    }
+
+    fn execute_all(&mut self, sql: &str, rows: &[Vec<Cell>]) -> Result<(), StoreFault> {
+        let statement = self.prepare(sql)?;
+        let client = &self.client;
+        // All are sent before the first answer is waited for: one round trip, however many rows.
+        self.runtime.block_on(async {
+            let sent: Vec<_> = rows
+                .iter()
+                .map(|row| {
+                    let statement = statement.clone();
+                    Box::pin(async move { client.execute(&statement, &parameters(row)).await })
+                })
+                .collect();
+            pipeline(sent).await
+        })
+    }
+
+    fn script(&mut self, sql: &str) -> Result<(), StoreFault> {
+        self.runtime.block_on(self.client.batch_execute(sql)).map_err(|error| from_postgres(&error))
+    }
+
+    fn lives(&mut self, instance: &str) -> Result<bool, StoreFault> {
+        if instance == self.own {
+            return Ok(true);
+        }
+        let key = self.lock_key("instance", instance);
+        let sql = "SELECT CAST(CASE WHEN pg_try_advisory_xact_lock($1) THEN 1 ELSE 0 END AS BIGINT)";
+        let free = self.query(sql, &[Cell::Int(key)])?.pop().map(|mut found| found.int()).transpose()?;
+        Ok(free != Some(1))
+    }
+}
+
+type Sent<'a> = std::pin::Pin<Box<dyn Future<Output = Result<u64, tokio_postgres::Error>> + 'a>>;
+
+/// Waits for all; each is polled once before any is waited for, which is what sends it.
+async fn pipeline<'a>(
+    sent: Vec<std::pin::Pin<Box<impl Future<Output = Result<u64, tokio_postgres::Error>> + 'a>>>,
+) -> Result<(), StoreFault> {
+    let mut open: Vec<Sent<'a>> = sent.into_iter().map(|one| one as Sent<'a>).collect();
+    let mut first_fault = None;
+    std::future::poll_fn(|context| {
+        open.retain_mut(|one| match one.as_mut().poll(context) {
+            std::task::Poll::Pending => true,
+            std::task::Poll::Ready(done) => {
+                if let Err(error) = done {
+                    first_fault.get_or_insert_with(|| from_postgres(&error));
+                }
+                false
+            }
+        });
+        if open.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    first_fault.map_or(Ok(()), Err)
+}
+
+fn from_postgres(error: &tokio_postgres::Error) -> StoreFault {
+    let inside = match error.as_db_error() {
+        Some(failure) => format!("{}: {}", failure.code().code(), failure.message()),
+        None => match std::error::Error::source(error) {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        },
+    };
+    let Some(state) = error.code() else { return StoreFault::unavailable(inside) };
+    let (kind, hurt) = match *state {
+        SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
+            (FaultKind::Unavailable, Hurt::Conflict)
+        }
+        SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => {
+            (FaultKind::Unavailable, Hurt::Transaction)
+        }
+        SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => (FaultKind::Full, Hurt::Transaction),
+        SqlState::READ_ONLY_SQL_TRANSACTION => (FaultKind::ReadOnly, Hurt::Connection),
+        SqlState::CHARACTER_NOT_IN_REPERTOIRE | SqlState::UNTRANSLATABLE_CHARACTER => {
+            (FaultKind::Invalid, Hurt::Statement)
+        }
+        _ => match state.code().get(..2) {
+            Some("23") => (FaultKind::Corrupt, Hurt::Statement),
+            Some("22" | "54") => (FaultKind::Invalid, Hurt::Statement),
+            Some("XX") => (FaultKind::Corrupt, Hurt::Connection),
+            _ => (FaultKind::Unavailable, Hurt::Connection),
+        },
+    };
+    StoreFault::new(kind, hurt, inside)
+}

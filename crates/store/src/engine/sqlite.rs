@@ -1,0 +1,325 @@
+//! SQLite: one file, WAL, every commit synced. Knows locks, files and error codes; no table by name.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ToSql, ffi};
+
+use super::{Cell, Dialect, Engine, Found, Home};
+use crate::fault::{FaultKind, Hurt, StoreFault};
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Write,
+    Read,
+}
+
+/// One connection to one file.
+pub(crate) struct Sqlite {
+    connection: Connection,
+    home: Option<PathBuf>,
+    own: String,
+}
+
+/// Where the file is, and the lock that tells others that this process lives.
+pub(crate) struct SqliteHome {
+    path: Option<PathBuf>,
+    max_bytes: Option<u64>,
+    patience: Duration,
+    alive: Option<(PathBuf, File)>,
+}
+
+impl SqliteHome {
+    /// Makes sure the file is there, for nobody else's eyes, and says that `instance` lives.
+    pub(crate) fn file(
+        path: &Path,
+        instance: &str,
+        max_bytes: Option<u64>,
+        patience: Duration,
+    ) -> Result<Self, StoreFault> {
+        make_private(path).map_err(|error| from_io(&error, "the file can't be made"))?;
+        let live = live_path(path, instance);
+        let lock = File::create(&live).map_err(|error| from_io(&error, "the live file can't be made"))?;
+        lock.lock().map_err(|error| from_io(&error, "the live file can't be locked"))?;
+        Ok(Self { path: Some(path.to_path_buf()), max_bytes, patience, alive: Some((live, lock)) })
+    }
+
+    /// A store that is gone with the process.
+    pub(crate) fn memory() -> Self {
+        Self { path: None, max_bytes: None, patience: Duration::ZERO, alive: None }
+    }
+}
+
+impl Drop for SqliteHome {
+    fn drop(&mut self) {
+        if let Some((path, _)) = &self.alive {
+            // A file that stays is found unlocked by the next start, which removes it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Home for SqliteHome {
+    fn writer(&self, instance: &str) -> Result<Box<dyn Engine>, StoreFault> {
+        let mut connection = match &self.path {
+            Some(path) => open(path, Access::Write)?,
+            None => Connection::open_in_memory().map_err(|error| from_sqlite(&error))?,
+        };
+        wait_politely(&mut connection, self.patience)?;
+        // FULL syncs the log at every commit; fullfsync makes that true on systems where fsync alone is a hint.
+        let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;
+             PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
+             PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;";
+        connection.execute_batch(pragmas).map_err(|error| from_sqlite(&error))?;
+        if let Some(bytes) = self.max_bytes {
+            let page: i64 = connection
+                .pragma_query_value(None, "page_size", |row| row.get(0))
+                .map_err(|error| from_sqlite(&error))?;
+            let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(512);
+            connection
+                .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+                .map_err(|error| from_sqlite(&error))?;
+        }
+        connection.set_prepared_statement_cache_capacity(128);
+        Ok(Box::new(Sqlite { connection, home: self.path.clone(), own: instance.to_owned() }))
+    }
+
+    fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault> {
+        let Some(path) = &self.path else { return Ok(None) };
+        let mut connection = open(path, Access::Read)?;
+        wait_politely(&mut connection, self.patience)?;
+        connection
+            .execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;")
+            .map_err(|error| from_sqlite(&error))?;
+        connection.set_prepared_statement_cache_capacity(128);
+        Ok(Some(Box::new(Sqlite { connection, home: self.path.clone(), own: String::new() })))
+    }
+}
+
+fn open(path: &Path, access: Access) -> Result<Connection, StoreFault> {
+    let flags = match access {
+        Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|error| from_sqlite(&error))
+}
+
+/// Waits for another process's lock in short steps: SQLite's own back-off grows to 100 ms and lets a waiter starve.
+fn wait_politely(connection: &mut Connection, patience: Duration) -> Result<(), StoreFault> {
+    let step = Duration::from_millis(2);
+    let steps = i32::try_from(patience.as_micros() / step.as_micros()).unwrap_or(i32::MAX);
+    let wait = move |taken: i32| {
+        let goes_on = taken < steps;
+        if goes_on {
+            std::thread::sleep(step);
+        }
+        goes_on
+    };
+    connection.busy_handler(Some(wait)).map_err(|error| from_sqlite(&error))
+}
+
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn live_path(path: &Path, instance: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!("-live-{instance}"));
+    PathBuf::from(name)
+}
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Cell::Null | Cell::Foreign => ToSqlOutput::Owned(Value::Null),
+            Cell::Int(number) => ToSqlOutput::Owned(Value::Integer(*number)),
+            Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+        })
+    }
+}
+
+/// Binds `$n` to the nth value. SQLite numbers parameters as they appear, so the name decides, not the place.
+fn bind(statement: &mut Statement<'_>, values: &[Cell]) -> rusqlite::Result<()> {
+    for place in 1..=statement.parameter_count() {
+        let number =
+            statement.parameter_name(place).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
+        let value = number.and_then(|number| values.get(number.checked_sub(1)?));
+        statement.raw_bind_parameter(place, value.unwrap_or(&Cell::Null))?;
+    }
+    Ok(())
+}
+
+fn read_cell(value: ValueRef<'_>) -> Cell {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(number) => Cell::Int(number),
+        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => Cell::Text(text.to_owned()),
+            Err(_) => Cell::Foreign,
+        },
+        ValueRef::Real(_) | ValueRef::Blob(_) => Cell::Foreign,
+    }
+}
+
+impl Sqlite {
+    fn run<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreFault> {
+        let began_inside = !self.connection.is_autocommit();
+        work(&self.connection).map_err(|error| {
+            let mut fault = from_sqlite(&error);
+            // Some failures end the whole transaction behind our back.
+            if began_inside && self.connection.is_autocommit() {
+                fault.hurt = fault.hurt.max(Hurt::Transaction);
+            }
+            fault
+        })
+    }
+}
+
+impl Engine for Sqlite {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+    fn begin(&mut self, _: &str) -> Result<(), StoreFault> {
+        self.run(|connection| connection.execute_batch("BEGIN IMMEDIATE"))
+    }
+    fn begin_reading(&mut self) -> Result<(), StoreFault> {
+        self.run(|connection| connection.execute_batch("BEGIN"))
+    }
+    fn commit(&mut self) -> Result<(), StoreFault> {
+        self.run(|connection| connection.execute_batch("COMMIT"))
+    }
+    fn rollback(&mut self) {
+        if !self.connection.is_autocommit() {
+            // If even this fails, the connection is dropped by whoever saw the first failure.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+    fn mark(&mut self) -> Result<(), StoreFault> {
+        self.run(|connection| connection.execute_batch("SAVEPOINT part"))
+    }
+    fn unmark(&mut self) -> Result<(), StoreFault> {
+        self.run(|connection| connection.execute_batch("RELEASE part"))
+    }
+    fn back_to_mark(&mut self) -> Result<(), StoreFault> {
+        self.run(|connection| connection.execute_batch("ROLLBACK TO part; RELEASE part"))
+    }
+
+    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            bind(&mut statement, values)?;
+            let columns = statement.column_count();
+            let mut rows = statement.raw_query();
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let cells = (0..columns).map(|column| row.get_ref(column).map(read_cell));
+                found.push(Found::new(cells.collect::<rusqlite::Result<_>>()?));
+            }
+            Ok(found)
+        })
+    }
+
+    fn execute(&mut self, sql: &str, values: &[Cell]) -> Result<u64, StoreFault> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            bind(&mut statement, values)?;
+            statement.raw_execute().map(|changed| changed as u64)
+        })
+    }
+
+    fn execute_all(&mut self, sql: &str, rows: &[Vec<Cell>]) -> Result<(), StoreFault> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            for row in rows {
+                bind(&mut statement, row)?;
+                statement.raw_execute()?;
+            }
+            Ok(())
+        })
+    }
+
+    fn script(&mut self, sql: &str) -> Result<(), StoreFault> {
+        self.run(|connection| connection.execute_batch(sql))
+    }
+
+    fn lives(&mut self, instance: &str) -> Result<bool, StoreFault> {
+        let Some(path) = &self.home else { return Ok(instance == self.own) };
+        if instance == self.own {
+            return Ok(true);
+        }
+        let live = live_path(path, instance);
+        let Ok(file) = File::open(&live) else { return Ok(false) };
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Ok(true),
+            // Whoever held it is gone; on a file system without locks nobody can be told apart, so nobody is dead.
+            Ok(()) => {
+                let _ = std::fs::remove_file(&live);
+                Ok(false)
+            }
+            Err(TryLockError::Error(_)) => Ok(true),
+        }
+    }
+}
+
+fn from_io(error: &std::io::Error, what: &str) -> StoreFault {
+    use std::io::ErrorKind;
+    let is = |kinds: &[ErrorKind]| kinds.contains(&error.kind());
+    let kind = if is(&[ErrorKind::StorageFull, ErrorKind::QuotaExceeded]) {
+        FaultKind::Full
+    } else if is(&[ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied]) {
+        FaultKind::ReadOnly
+    } else {
+        FaultKind::Unavailable
+    };
+    StoreFault::new(kind, Hurt::Connection, format!("{what}: {error}"))
+}
+
+fn from_sqlite(error: &rusqlite::Error) -> StoreFault {
+    let inside = error.to_string();
+    let Some(failure) = error.sqlite_error() else { return StoreFault::invalid(inside) };
+    let (kind, hurt) = match failure.code {
+        ErrorCode::DiskFull => (FaultKind::Full, Hurt::Transaction),
+        ErrorCode::ReadOnly => (FaultKind::ReadOnly, Hurt::Connection),
+        ErrorCode::SystemIoFailure => io_failure(failure.extended_code),
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (FaultKind::Unavailable, Hurt::Transaction),
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => (FaultKind::Corrupt, Hurt::Connection),
+        ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch => (FaultKind::Corrupt, Hurt::Statement),
+        ErrorCode::TooBig | ErrorCode::ParameterOutOfRange => (FaultKind::Invalid, Hurt::Statement),
+        ErrorCode::PermissionDenied => (FaultKind::ReadOnly, Hurt::Connection),
+        ErrorCode::InternalMalfunction
+        | ErrorCode::OperationAborted
+        | ErrorCode::OperationInterrupted
+        | ErrorCode::OutOfMemory
+        | ErrorCode::NotFound
+        | ErrorCode::CannotOpen
+        | ErrorCode::FileLockingProtocolFailed
+        | ErrorCode::SchemaChanged
+        | ErrorCode::ApiMisuse
+        | ErrorCode::NoLargeFileSupport
+        | ErrorCode::AuthorizationForStatementDenied
+        | ErrorCode::Unknown => (FaultKind::Unavailable, Hurt::Connection),
+        // The list is open: what is unknown is taken as bad as it can be.
+        _ => (FaultKind::Unavailable, Hurt::Connection),
+    };
+    StoreFault::new(kind, hurt, inside)
+}
+
+fn io_failure(extended: i32) -> (FaultKind, Hurt) {
+    match extended {
+        ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC => (FaultKind::Unavailable, Hurt::Disk),
+        // The shared-memory file could not grow: the same lack of room by another name.
+        ffi::SQLITE_IOERR_SHMSIZE => (FaultKind::Full, Hurt::Connection),
+        _ => (FaultKind::Unavailable, Hurt::Connection),
+    }
+}

@@ -1,0 +1,200 @@
+//! Reading the ledger: filters, pages newest first, single rows. Ids sort by time, so a cursor is the last id seen
+//! and stays good however many rows are added meanwhile.
+
+use std::fmt;
+use std::str::FromStr;
+
+use countersign_core::effect::Effect;
+use countersign_core::ids::{LedgerId, PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
+use countersign_core::record::{RowKind, RowStatus};
+use countersign_core::role::Role;
+use jiff::Timestamp;
+
+use super::row::{COLUMNS, Row, decode};
+use crate::Store;
+use crate::engine::{Cell, Dialect, cells};
+use crate::fault::StoreFault;
+
+/// Where a page ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(LedgerId);
+
+/// The text is no cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is not a cursor that a page gave out")]
+pub struct NotACursor;
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = NotACursor;
+    fn from_str(text: &str) -> Result<Self, NotACursor> {
+        let is_id =
+            text.len() == 26 && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
+        if is_id { Ok(Self(LedgerId::new(text))) } else { Err(NotACursor) }
+    }
+}
+
+/// Which rows are wanted. Whatever is none does not matter.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// What they are about (`type`).
+    pub kind: Option<RowKind>,
+    /// How the matter stands.
+    pub status: Option<RowStatus>,
+    /// Of which upstream (`server`).
+    pub server: Option<UpstreamId>,
+    /// Of which tool, by its own name.
+    pub tool: Option<ToolName>,
+    /// What was declared.
+    pub intent_type: Option<Effect>,
+    /// In which session.
+    pub session_id: Option<SessionId>,
+    /// By whom.
+    pub principal: Option<PrincipalId>,
+    /// In which role.
+    pub role: Option<Role>,
+    /// About which plan.
+    pub plan_id: Option<PlanId>,
+    /// With which code.
+    pub code: Option<String>,
+    /// With this text somewhere: tool, upstream, reason, arguments, code, principal, detail; case does not matter.
+    pub q: Option<String>,
+    /// Not before.
+    pub start_time: Option<Timestamp>,
+    /// Before.
+    pub end_time: Option<Timestamp>,
+    /// How many on a page; 50 where none is given, at most 1000.
+    pub limit: Option<u32>,
+    /// Where the page before ended.
+    pub cursor: Option<Cursor>,
+}
+
+/// Some rows, and where to go on.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// The cursor of the next page, if there is one.
+    pub next_cursor: Option<Cursor>,
+}
+
+/// Which end comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Newest,
+    Oldest,
+}
+
+impl Store {
+    /// One page of the ledger, newest first.
+    pub async fn activity(&self, filter: Filter) -> Result<Page, StoreFault> {
+        page(self, filter, Order::Newest).await
+    }
+
+    /// One row.
+    pub async fn activity_row(&self, id: &LedgerId) -> Result<Option<Row>, StoreFault> {
+        let values = cells![id.as_str()];
+        let sql = format!("SELECT {COLUMNS} FROM ledger WHERE id = $1");
+        self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
+    }
+}
+
+pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<Page, StoreFault> {
+    let limit = filter.limit.unwrap_or(50).clamp(1, 1000);
+    let rows = store
+        .read(move |view| {
+            let (conditions, values) = conditions(&filter, order, view.dialect());
+            let direction = match order {
+                Order::Newest => "DESC",
+                Order::Oldest => "ASC",
+            };
+            // One more than asked for tells whether there is a next page.
+            let sql = format!(
+                "SELECT {COLUMNS} FROM ledger {conditions} ORDER BY id {direction} LIMIT {}",
+                limit + 1
+            );
+            view.query(&sql, &values)?.into_iter().map(decode).collect::<Result<Vec<Row>, _>>()
+        })
+        .await?;
+    let limit = limit as usize;
+    let more = rows.len() > limit;
+    let mut rows = rows;
+    rows.truncate(limit);
+    let next_cursor = rows.last().filter(|_| more).map(|row| Cursor(row.id.clone()));
+    Ok(Page { rows, next_cursor })
+}
+
+/// `WHERE …` and its values.
+fn conditions(filter: &Filter, order: Order, dialect: Dialect) -> (String, Vec<Cell>) {
+    let mut all = Conditions::default();
+    all.equal("kind", filter.kind.map(RowKind::as_str));
+    all.equal("status", filter.status.map(RowStatus::as_str));
+    all.equal("upstream", filter.server.as_ref().map(UpstreamId::as_str));
+    all.equal("tool", filter.tool.as_ref().map(ToolName::as_str));
+    all.equal("intent_type", filter.intent_type.map(Effect::as_str));
+    all.equal("session", filter.session_id.as_ref().map(SessionId::as_str));
+    all.equal("principal", filter.principal.as_ref().map(PrincipalId::as_str));
+    all.equal("role", filter.role.map(Role::as_str));
+    all.equal("plan_id", filter.plan_id.as_ref().map(PlanId::as_str));
+    all.equal("code", filter.code.as_deref());
+    if let Some(from) = filter.start_time {
+        // The id bounds the walk, to the millisecond; the column decides, to the microsecond.
+        all.add("id >= ?", LedgerId::mint(from, 0).as_str());
+        all.add("time >= ?", from);
+    }
+    if let Some(until) = filter.end_time {
+        all.add("id <= ?", LedgerId::mint(until, u128::MAX).as_str());
+        all.add("time < ?", until);
+    }
+    if let Some(Cursor(last)) = &filter.cursor {
+        let condition = match order {
+            Order::Newest => "id < ?",
+            Order::Oldest => "id > ?",
+        };
+        all.add(condition, last.as_str());
+    }
+    if let Some(words) = filter.q.as_deref().filter(|words| !words.is_empty()) {
+        let like = match dialect {
+            Dialect::Sqlite => "LIKE",
+            Dialect::Postgres => "ILIKE",
+        };
+        let columns = ["tool", "upstream", "intent_reason", "arguments", "code", "principal", "detail"];
+        let any: Vec<String> = columns.iter().map(|column| format!("{column} {like} ? ESCAPE '!'")).collect();
+        all.add(&format!("({})", any.join(" OR ")), like_pattern(words).as_str());
+    }
+    all.end()
+}
+
+/// The text anywhere, taken as it is: wildcards in it are none.
+fn like_pattern(words: &str) -> String {
+    let escaped = words.replace('\0', "\u{2400}").replace('!', "!!").replace('%', "!%").replace('_', "!_");
+    format!("%{escaped}%")
+}
+
+#[derive(Default)]
+struct Conditions {
+    texts: Vec<String>,
+    values: Vec<Cell>,
+}
+
+impl Conditions {
+    fn equal(&mut self, column: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.add(&format!("{column} = ?"), value);
+        }
+    }
+    fn add(&mut self, text: &str, value: impl Into<Cell>) {
+        self.values.push(value.into());
+        self.texts.push(text.replace('?', &format!("${}", self.values.len())));
+    }
+    fn end(self) -> (String, Vec<Cell>) {
+        let text =
+            if self.texts.is_empty() { String::new() } else { format!("WHERE {}", self.texts.join(" AND ")) };
+        (text, self.values)
+    }
+}

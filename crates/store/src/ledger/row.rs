@@ -1,0 +1,356 @@
+//! One row: how it is hashed, kept and read back. Every column is under the hash, and the hashed text is
+//! canonical JSON that anyone can make again from an exported line.
+
+use countersign_core::canonical;
+use countersign_core::confirm::Approval;
+use countersign_core::digest::{Digest, Domain};
+use countersign_core::effect::Effect;
+use countersign_core::ids::{LedgerId, PlanId, PrincipalId, SessionId, ToolName, UpstreamId, WriterId};
+use countersign_core::intent::Variant;
+use countersign_core::mode::Mode;
+use countersign_core::plan::StoredIntent;
+use countersign_core::record::{RowKind, RowStatus, Source};
+use countersign_core::role::Role;
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::entry::{Entry, canonical_text, storable};
+use crate::engine::{Cell, Found, cells};
+use crate::fault::StoreFault;
+
+/// A JSON value as the canonical text it is kept as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Json(String);
+
+impl Json {
+    /// The canonical text of a value.
+    pub fn of(value: &Value) -> Self {
+        Self(canonical_text(value))
+    }
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+    /// The value.
+    pub fn value(&self) -> Value {
+        // INVARIANT (whole values): a `Json` is made from a value or checked by `decode`.
+        serde_json::from_str(&self.0).unwrap_or(Value::Null)
+    }
+}
+
+/// One row of the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Which shape the row has.
+    pub version: u32,
+    /// Its name; sorts by time.
+    pub id: LedgerId,
+    /// When, to the microsecond.
+    pub time: Timestamp,
+    /// Whose chain it is in.
+    pub writer: WriterId,
+    /// Its place in that chain, from 1.
+    pub sequence: u64,
+    /// What it is about.
+    pub kind: RowKind,
+    /// How the matter stands.
+    pub status: RowStatus,
+    /// Who.
+    pub principal: Option<PrincipalId>,
+    /// In which role.
+    pub role: Option<Role>,
+    /// In which session.
+    pub session: Option<SessionId>,
+    /// Through which door.
+    pub source: Option<Source>,
+    /// Of which upstream.
+    pub upstream: Option<UpstreamId>,
+    /// Which tool.
+    pub tool: Option<ToolName>,
+    /// Through which call tool.
+    pub variant: Option<Variant>,
+    /// What the tool does.
+    pub effect: Option<Effect>,
+    /// The mode in force.
+    pub mode: Option<Mode>,
+    /// What was declared.
+    pub intent: Option<StoredIntent>,
+    /// Arguments with secrets replaced.
+    pub arguments: Option<Json>,
+    /// The digest of the arguments as they were.
+    pub arguments_digest: Option<Digest>,
+    /// The plan.
+    pub plan_id: Option<PlanId>,
+    /// The plan's hash.
+    pub plan_hash: Option<Digest>,
+    /// Who agreed, as JSON of an [`Approval`].
+    pub approval: Option<Json>,
+    /// The code of a refusal or of a failed call.
+    pub code: Option<String>,
+    /// How long the call took.
+    pub duration_us: Option<u64>,
+    /// The digest of what came back.
+    pub result_digest: Option<Digest>,
+    /// Facts of other kinds of rows.
+    pub detail: Option<Json>,
+    /// The hash of the row before.
+    pub prev_hash: Digest,
+    /// The hash of this row.
+    pub hash: Digest,
+}
+
+/// The columns, in the order `decode` and `cells` take them.
+pub(crate) const COLUMNS: &str = "writer, sequence, version, id, time, kind, status, principal, role, session, source, \
+     upstream, tool, variant, effect, mode, intent_type, intent_sensitivity, intent_reason, arguments, arguments_digest, \
+     plan_id, plan_hash, approval, code, duration_us, result_digest, detail, prev_hash, hash";
+
+/// The statement that adds a row.
+pub(crate) fn insert_sql() -> String {
+    let places: Vec<String> = (1..=COLUMNS.split(',').count()).map(|place| format!("${place}")).collect();
+    format!("INSERT INTO ledger ({COLUMNS}) VALUES ({})", places.join(", "))
+}
+
+impl Row {
+    /// Gives an entry its place in a chain.
+    pub(crate) fn chain(entry: &Entry, id: LedgerId, now: Timestamp, place: Place<'_>) -> Self {
+        // Databases keep microseconds; what is hashed must be what is kept.
+        let time = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
+        let mut row = Self {
+            version: 1,
+            id,
+            time,
+            writer: place.writer.clone(),
+            sequence: place.sequence,
+            kind: entry.kind,
+            status: entry.status,
+            principal: entry.principal.as_ref().map(|id| storable(id.as_str()).into()),
+            role: entry.role,
+            session: entry.session.as_ref().map(|id| storable(id.as_str()).into()),
+            source: entry.source,
+            upstream: entry.upstream.as_ref().map(|id| storable(id.as_str()).into()),
+            tool: entry.tool.as_ref().map(|id| storable(id.as_str()).into()),
+            variant: entry.variant,
+            effect: entry.effect,
+            mode: entry.mode,
+            intent: entry.intent.clone().map(|mut intent| {
+                intent.reason = intent.reason.map(|reason| storable(&reason));
+                intent
+            }),
+            arguments: entry.arguments.clone(),
+            arguments_digest: entry.arguments_digest,
+            plan_id: entry.plan_id.as_ref().map(|id| storable(id.as_str()).into()),
+            plan_hash: entry.plan_hash,
+            approval: entry.approval.clone(),
+            code: entry.code.as_deref().map(storable),
+            duration_us: entry.duration_us.map(|us| us.min(i64::MAX.unsigned_abs())),
+            result_digest: entry.result_digest,
+            detail: entry.detail.clone(),
+            prev_hash: place.prev_hash,
+            hash: place.prev_hash,
+        };
+        row.hash = row.computed_hash();
+        row
+    }
+
+    /// What the hash should be: over the previous hash's bytes and the canonical text without the hash itself.
+    pub fn computed_hash(&self) -> Digest {
+        let mut bytes = self.prev_hash.bytes().to_vec();
+        bytes.extend_from_slice(self.text(None).as_bytes());
+        Digest::of(Domain::LedgerRow, &bytes)
+    }
+
+    /// The row as one line of canonical JSON, hash included.
+    pub fn json(&self) -> String {
+        self.text(Some(self.hash))
+    }
+
+    /// Who agreed.
+    pub fn approval(&self) -> Option<Approval> {
+        self.approval.as_ref().and_then(|json| serde_json::from_str(json.text()).ok())
+    }
+
+    /// The members in the order of their names; kept JSON goes in as it is, so that any changed byte of it shows.
+    fn text(&self, hash: Option<Digest>) -> String {
+        let intent = self.intent.as_ref().map(|intent| serde_json::to_value(intent).unwrap_or(Value::Null));
+        let mut members = Members::default();
+        members.raw("approval", self.approval.as_ref().map(Json::text));
+        members.raw("arguments", self.arguments.as_ref().map(Json::text));
+        members.digest("arguments_digest", self.arguments_digest);
+        members.text("code", self.code.as_deref());
+        members.raw("detail", self.detail.as_ref().map(Json::text));
+        members.number("duration_us", self.duration_us);
+        members.text("effect", self.effect.map(Effect::as_str));
+        members.digest("hash", hash);
+        members.text("id", Some(self.id.as_str()));
+        members.raw("intent", intent.as_ref().map(canonical::to_string).as_deref());
+        members.text("kind", Some(self.kind.as_str()));
+        members.text("mode", self.mode.map(Mode::as_str));
+        members.digest("plan_hash", self.plan_hash);
+        members.text("plan_id", self.plan_id.as_ref().map(PlanId::as_str));
+        members.digest("prev_hash", Some(self.prev_hash));
+        members.text("principal", self.principal.as_ref().map(PrincipalId::as_str));
+        members.digest("result_digest", self.result_digest);
+        members.text("role", self.role.map(Role::as_str));
+        members.number("sequence", Some(self.sequence));
+        members.text("session", self.session.as_ref().map(SessionId::as_str));
+        members.text("source", self.source.map(Source::as_str));
+        members.text("status", Some(self.status.as_str()));
+        members.text("time", Some(&self.time.to_string()));
+        members.text("tool", self.tool.as_ref().map(ToolName::as_str));
+        members.text("upstream", self.upstream.as_ref().map(UpstreamId::as_str));
+        members.number("v", Some(u64::from(self.version)));
+        members.text("variant", self.variant.map(Variant::as_str));
+        members.text("writer", Some(self.writer.as_str()));
+        members.end()
+    }
+
+    pub(crate) fn cells(&self) -> Vec<Cell> {
+        let intent = self.intent.as_ref();
+        cells![
+            self.writer.as_str(),
+            self.sequence,
+            self.version,
+            self.id.as_str(),
+            self.time,
+            self.kind.as_str(),
+            self.status.as_str(),
+            self.principal.as_ref().map(PrincipalId::as_str),
+            self.role.map(Role::as_str),
+            self.session.as_ref().map(SessionId::as_str),
+            self.source.map(Source::as_str),
+            self.upstream.as_ref().map(UpstreamId::as_str),
+            self.tool.as_ref().map(ToolName::as_str),
+            self.variant.map(Variant::as_str),
+            self.effect.map(Effect::as_str),
+            self.mode.map(Mode::as_str),
+            intent.map(|intent| intent.operation_type.as_str()),
+            intent.and_then(|intent| intent.data_sensitivity).map(|word| word.as_str()),
+            intent.and_then(|intent| intent.reason.as_ref()),
+            self.arguments.as_ref().map(Json::text),
+            self.arguments_digest,
+            self.plan_id.as_ref().map(PlanId::as_str),
+            self.plan_hash,
+            self.approval.as_ref().map(Json::text),
+            self.code.as_ref(),
+            self.duration_us,
+            self.result_digest,
+            self.detail.as_ref().map(Json::text),
+            self.prev_hash,
+            self.hash,
+        ]
+        .to_vec()
+    }
+}
+
+/// A place at the end of a chain.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) writer: &'a WriterId,
+    pub(crate) sequence: u64,
+    pub(crate) prev_hash: Digest,
+}
+
+/// Reads a row; every way in which it differs from what is ever written is a fault.
+pub(crate) fn decode(mut found: Found) -> Result<Row, StoreFault> {
+    let found = &mut found;
+    let (writer, sequence) = (found.text()?.into(), found.count()?);
+    let version =
+        u32::try_from(found.int()?).map_err(|_| StoreFault::corrupt("a row's version is out of range"))?;
+    Ok(Row {
+        writer,
+        sequence,
+        version,
+        id: found.text()?.into(),
+        time: found.time()?,
+        kind: found.word()?,
+        status: found.word()?,
+        principal: found.maybe_text()?.map(Into::into),
+        role: found.maybe()?,
+        session: found.maybe_text()?.map(Into::into),
+        source: found.maybe()?,
+        upstream: found.maybe_text()?.map(Into::into),
+        tool: found.maybe_text()?.map(Into::into),
+        variant: found.maybe()?,
+        effect: found.maybe()?,
+        mode: found.maybe()?,
+        intent: decode_intent(found)?,
+        arguments: decode_json(found)?,
+        arguments_digest: found.maybe()?,
+        plan_id: found.maybe_text()?.map(Into::into),
+        plan_hash: found.maybe()?,
+        approval: decode_json(found)?,
+        code: found.maybe_text()?,
+        duration_us: found.maybe_count()?,
+        result_digest: found.maybe()?,
+        detail: decode_json(found)?,
+        prev_hash: found.word()?,
+        hash: found.word()?,
+    })
+}
+
+fn decode_intent(found: &mut Found) -> Result<Option<StoredIntent>, StoreFault> {
+    let (operation, data_sensitivity, reason) = (found.maybe()?, found.maybe()?, found.maybe_text()?);
+    match operation {
+        Some(operation_type) => Ok(Some(StoredIntent { operation_type, data_sensitivity, reason })),
+        None if data_sensitivity.is_none() && reason.is_none() => Ok(None),
+        None => Err(StoreFault::corrupt("an intent without an operation")),
+    }
+}
+
+/// Kept JSON must be one whole value: otherwise text could be moved from one column into the next, unseen by the hash.
+fn decode_json(found: &mut Found) -> Result<Option<Json>, StoreFault> {
+    let Some(text) = found.maybe_text()? else { return Ok(None) };
+    match serde_json::from_str::<&RawValue>(&text) {
+        Ok(_) => Ok(Some(Json(text))),
+        Err(_) => Err(StoreFault::corrupt("kept JSON is not one value")),
+    }
+}
+
+#[derive(Default)]
+struct Members(String);
+
+impl Members {
+    fn raw(&mut self, name: &str, value: Option<&str>) {
+        let Some(value) = value else { return };
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        self.0.push('"');
+        self.0.push_str(name);
+        self.0.push_str("\":");
+        self.0.push_str(value);
+    }
+    fn text(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.raw(name, Some(&canonical::to_string(&Value::String(value.to_owned()))));
+        }
+    }
+    fn number(&mut self, name: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.raw(name, Some(&value.to_string()));
+        }
+    }
+    fn digest(&mut self, name: &str, value: Option<Digest>) {
+        if let Some(value) = value {
+            self.raw(name, Some(&format!("\"{value}\"")));
+        }
+    }
+    fn end(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(to)
+    }
+}
+
+impl Serialize for Row {
+    /// As [`Row::json`]; for `serde_json` only.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        RawValue::from_string(self.json()).map_err(serde::ser::Error::custom)?.serialize(to)
+    }
+}

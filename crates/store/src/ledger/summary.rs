@@ -1,0 +1,82 @@
+//! What happened in a span of time, counted. Only numbers and names; whoever wants rows asks for activity.
+
+use countersign_core::ids::LedgerId;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::Store;
+use crate::engine::cells;
+use crate::fault::StoreFault;
+use crate::readers::View;
+
+/// How often something occurred.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// What.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// What happened in a span of time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// From when.
+    pub start_time: Timestamp,
+    /// Until when.
+    pub end_time: Timestamp,
+    /// All rows.
+    pub total: u64,
+    /// By what they are about.
+    pub by_kind: Vec<Count>,
+    /// By how the matter stands.
+    pub by_status: Vec<Count>,
+    /// Calls by what their tool does.
+    pub by_effect: Vec<Count>,
+    /// The ten most used upstreams.
+    pub by_server: Vec<Count>,
+    /// The ten most used tools.
+    pub by_tool: Vec<Count>,
+    /// The ten busiest principals.
+    pub by_principal: Vec<Count>,
+    /// The ten most frequent codes.
+    pub by_code: Vec<Count>,
+}
+
+impl Store {
+    /// What happened from `start` until before `end`.
+    pub async fn summary(&self, start: Timestamp, end: Timestamp) -> Result<Summary, StoreFault> {
+        self.read(move |view| {
+            let by_kind = count(view, "kind", start, end)?;
+            Ok(Summary {
+                start_time: start,
+                end_time: end,
+                total: by_kind.iter().map(|count| count.count).sum(),
+                by_kind,
+                by_status: count(view, "status", start, end)?,
+                by_effect: count(view, "effect", start, end)?,
+                by_server: count(view, "upstream", start, end)?,
+                by_tool: count(view, "upstream || ':' || tool", start, end)?,
+                by_principal: count(view, "principal", start, end)?,
+                by_code: count(view, "code", start, end)?,
+            })
+        })
+        .await
+    }
+}
+
+fn count(
+    view: &mut View<'_>,
+    what: &str,
+    start: Timestamp,
+    end: Timestamp,
+) -> Result<Vec<Count>, StoreFault> {
+    let sql = format!(
+        "SELECT {what} AS name, COUNT(*) AS times FROM ledger
+          WHERE id >= $1 AND id <= $2 AND time >= $3 AND time < $4 AND {what} IS NOT NULL
+          GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10"
+    );
+    let (first, last) = (LedgerId::mint(start, 0), LedgerId::mint(end, u128::MAX));
+    let found = view.query(&sql, &cells![first.as_str(), last.as_str(), start, end])?;
+    found.into_iter().map(|mut found| Ok(Count { name: found.text()?, count: found.count()? })).collect()
+}

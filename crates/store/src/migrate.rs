@@ -1,0 +1,66 @@
+//! Migrations: numbered steps, forward only, each database its own. A store of a newer version is refused, never guessed at.
+
+use jiff::Timestamp;
+
+use crate::engine::{Dialect, Engine, cells};
+use crate::fault::{FaultKind, Hurt, StoreFault};
+
+/// One step for both databases.
+struct Step {
+    version: i64,
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+const STEPS: &[Step] = &[Step {
+    version: 1,
+    name: "records",
+    sqlite: include_str!("../migrations/sqlite/0001-records.sql"),
+    postgres: include_str!("../migrations/postgres/0001-records.sql"),
+}];
+
+/// The newest version this program knows.
+pub(crate) fn newest() -> i64 {
+    STEPS.iter().map(|step| step.version).max().unwrap_or_default()
+}
+
+/// Brings a store up to date, in one transaction that no other process shares.
+pub(crate) fn migrate(engine: &mut dyn Engine, now: Timestamp) -> Result<(), StoreFault> {
+    // Every process takes the same name here, whatever its chain is called.
+    engine.begin("schema migrations")?;
+    match steps(engine, now) {
+        Ok(()) => engine.commit(),
+        Err(fault) => {
+            engine.rollback();
+            Err(fault)
+        }
+    }
+}
+
+fn steps(engine: &mut dyn Engine, now: Timestamp) -> Result<(), StoreFault> {
+    engine.script(
+        "CREATE TABLE IF NOT EXISTS schema_migrations (
+           version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied BIGINT NOT NULL)",
+    )?;
+    let found = engine.query("SELECT MAX(version) FROM schema_migrations", &[])?;
+    let have = match found.into_iter().next() {
+        Some(mut found) => found.maybe_int()?.unwrap_or_default(),
+        None => 0,
+    };
+    if have > newest() {
+        let inside = format!("the store is at version {have}, this program knows up to {}", newest());
+        return Err(StoreFault::new(FaultKind::NewerSchema, Hurt::Statement, inside));
+    }
+    for step in STEPS.iter().filter(|step| step.version > have) {
+        engine.script(match engine.dialect() {
+            Dialect::Sqlite => step.sqlite,
+            Dialect::Postgres => step.postgres,
+        })?;
+        engine.execute(
+            "INSERT INTO schema_migrations (version, name, applied) VALUES ($1, $2, $3)",
+            &cells![step.version, step.name, now],
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! Plans: kept until someone decides. An equal call joins the open plan with a token of its own. What a decision
+//! does is in `decisions`; what running one does, in `calls`.
+
+use countersign_core::confirm::{Approval, Held, PlanState};
+use countersign_core::digest::Digest;
+use countersign_core::ids::{LedgerId, PlanId, PrincipalId};
+use countersign_core::plan::Plan;
+use countersign_core::record::{CallRecord, RowStatus};
+use countersign_core::refusal::{Code, NextAction, Refusal};
+use jiff::Timestamp;
+
+use crate::calls::{Ended, Outcome, RESULT_LIMIT};
+use crate::engine::{Cell, Found, cells, json_text};
+use crate::fault::StoreFault;
+use crate::ledger::Entry;
+use crate::writer::Tx;
+use crate::{Store, decisions};
+
+/// How many plans of one principal may be pending.
+pub const PENDING_LIMIT: u64 = 20;
+
+/// What became of a plan that was to be held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The plan the token belongs to.
+    pub plan_id: PlanId,
+    /// Its hash.
+    pub hash: Digest,
+    /// Whether it is a new plan.
+    pub how: Joined,
+    /// Where it stands.
+    pub state: PlanState,
+    /// Until when it can be decided and run.
+    pub expires: Timestamp,
+    /// The row `pending`.
+    pub ledger_id: LedgerId,
+}
+
+/// Whether a held call found an equal one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// It is a plan of its own.
+    New,
+    /// An equal plan was open.
+    Existing,
+}
+
+/// A plan that was not held.
+#[derive(Clone, Debug)]
+pub enum HoldRefused {
+    /// The principal has too many plans pending. A row `refused` is written.
+    TooManyPending,
+    /// The plan could not be written.
+    Fault(StoreFault),
+}
+
+impl HoldRefused {
+    /// What is answered.
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            HoldRefused::TooManyPending => too_many(),
+            HoldRefused::Fault(fault) => fault.refusal(),
+        }
+    }
+}
+
+/// A plan and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanRow {
+    /// The plan.
+    pub plan: Plan,
+    /// Where it stands.
+    pub state: PlanState,
+    /// Who agreed.
+    pub approval: Option<Approval>,
+    /// What was written with a rejection.
+    pub note: Option<String>,
+    /// When it was approved, rejected or cancelled.
+    pub decided: Option<Timestamp>,
+    /// The row that let its call out.
+    pub ledger_id: Option<LedgerId>,
+    /// The code of what went wrong.
+    pub code: Option<String>,
+    /// What came back, unless it was too long to keep.
+    pub result: Option<String>,
+    /// How long what came back was, in bytes.
+    pub result_bytes: Option<u64>,
+    /// When its call ended.
+    pub ended: Option<Timestamp>,
+}
+
+/// Which plans are wanted, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct PlanFilter {
+    /// Where they stand.
+    pub state: Option<PlanState>,
+    /// Whose they are.
+    pub principal: Option<PrincipalId>,
+    /// How many; 50 where none is given, at most 1000.
+    pub limit: Option<u32>,
+    /// Only those before this one, for the next page.
+    pub cursor: Option<PlanId>,
+}
+
+const COLUMNS: &str =
+    "body, expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended";
+
+fn decode(mut found: Found) -> Result<PlanRow, StoreFault> {
+    let mut plan: Plan = found.json()?;
+    // Joining may have moved it.
+    plan.expires = found.time()?;
+    Ok(PlanRow {
+        plan,
+        state: found.word()?,
+        approval: found.maybe_json()?,
+        note: found.maybe_text()?,
+        decided: found.maybe_time()?,
+        ledger_id: found.maybe_text()?.map(Into::into),
+        code: found.maybe_text()?,
+        result: found.maybe_text()?,
+        result_bytes: found.maybe_count()?,
+        ended: found.maybe_time()?,
+    })
+}
+
+impl Store {
+    /// Keeps a plan and its token, or joins the equal plan that is open, and writes the row `pending`: one transaction.
+    pub async fn hold(
+        &self,
+        plan: &Plan,
+        token: Digest,
+        token_expires: Timestamp,
+        record: CallRecord,
+        now: Timestamp,
+    ) -> Result<Holding, HoldRefused> {
+        let (plan, ledger_id) = (plan.clone(), self.mint(now));
+        let body = json_text(&plan).map_err(HoldRefused::Fault)?;
+        let ids = self.ids();
+        let held = self.write(move |tx| {
+            tx.check_clock(now)?;
+            decisions::expire_equal(tx, &ids, plan.hash, now)?;
+            let place = match find_place(tx, &plan, &body, now)? {
+                Some(place) => place,
+                None => {
+                    tx.append(&Entry::refused(&record, &too_many()), ledger_id.clone(), now);
+                    return Ok(None);
+                }
+            };
+            tx.execute(
+                "INSERT INTO tokens (token, plan_id, expires) VALUES ($1, $2, $3)",
+                &cells![token, place.plan_id.as_str(), token_expires],
+            )?;
+            let mut record = record.clone();
+            record.plan_id = Some(place.plan_id.clone());
+            record.plan_hash = Some(plan.hash);
+            tx.append(&Entry::of_call(&record, RowStatus::Pending), ledger_id.clone(), now);
+            Ok(Some(Holding { hash: plan.hash, ledger_id: ledger_id.clone(), ..place }))
+        });
+        held.await.map_err(HoldRefused::Fault)?.ok_or(HoldRefused::TooManyPending)
+    }
+
+    /// The plan a token belongs to, as the gate wants it.
+    pub async fn held(&self, token: Digest) -> Result<Option<Held>, StoreFault> {
+        let sql = format!(
+            "SELECT tokens.expires, {} FROM tokens JOIN plans ON plans.plan_id = tokens.plan_id WHERE tokens.token = $1",
+            COLUMNS.replace("expires", "plans.expires")
+        );
+        self.read(move |view| {
+            let Some(mut found) = view.one(&sql, &cells![token])? else { return Ok(None) };
+            let token_expires = found.time()?;
+            let PlanRow { plan, state, approval, note, .. } = decode(found)?;
+            Ok(Some(Held { plan, state, approval, token_expires, note }))
+        })
+        .await
+    }
+
+    /// A plan and what became of it.
+    pub async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreFault> {
+        let values = cells![id.as_str()];
+        let sql = format!("SELECT {COLUMNS} FROM plans WHERE plan_id = $1");
+        self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
+    }
+
+    /// Plans, newest first. The id of the last is the cursor of the next page.
+    pub async fn plans(&self, filter: PlanFilter) -> Result<Vec<PlanRow>, StoreFault> {
+        let mut conditions = Vec::new();
+        let mut values: Vec<Cell> = Vec::new();
+        let mut add = |condition: &str, value: Cell| {
+            values.push(value);
+            conditions.push(condition.replace('?', &format!("${}", values.len())));
+        };
+        if let Some(state) = filter.state {
+            add("state = ?", state.as_str().into());
+        }
+        if let Some(principal) = &filter.principal {
+            add("principal = ?", principal.as_str().into());
+        }
+        if let Some(cursor) = &filter.cursor {
+            add("plan_id < ?", cursor.as_str().into());
+        }
+        let limit = filter.limit.unwrap_or(50).clamp(1, 1000);
+        let filters =
+            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+        let sql = format!("SELECT {COLUMNS} FROM plans {filters} ORDER BY plan_id DESC LIMIT {limit}");
+        self.read(move |view| view.query(&sql, &values)?.into_iter().map(decode).collect()).await
+    }
+}
+
+/// The open plan of this hash, or a new one; none where too many are pending. The first statement also makes replicas that hold plans of one principal
+/// wait for each other, so that none of them counts too few.
+fn find_place(
+    tx: &mut Tx<'_>,
+    plan: &Plan,
+    body: &str,
+    now: Timestamp,
+) -> Result<Option<Holding>, StoreFault> {
+    tx.execute(
+        "INSERT INTO principals (principal) VALUES ($1) ON CONFLICT (principal) DO UPDATE SET principal = excluded.principal",
+        &cells![plan.principal.as_str()],
+    )?;
+    if let Some(place) = join(tx, plan, now)? {
+        return Ok(Some(place));
+    }
+    let pending = tx.one(
+        "SELECT COUNT(*) FROM plans WHERE principal = $1 AND state = 'pending' AND expires > $2",
+        &cells![plan.principal.as_str(), now],
+    )?;
+    if pending.map(|mut found| found.count()).transpose()?.unwrap_or_default() >= PENDING_LIMIT {
+        return Ok(None);
+    }
+    let added = tx.execute(
+        "INSERT INTO plans (plan_id, hash, principal, session, tool, effect, strength, state, created, expires, body)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 'pending', $8, $9, $10)
+         ON CONFLICT (hash) WHERE state IN ('pending', 'approved') DO NOTHING",
+        &cells![
+            plan.id.as_str(),
+            plan.hash,
+            plan.principal.as_str(),
+            plan.session.as_str(),
+            plan.tool.to_string(),
+            plan.effect.as_str(),
+            rank(plan.need.strength),
+            plan.created,
+            plan.expires,
+            body,
+        ],
+    )?;
+    if added == 0 {
+        let lost = || StoreFault::unavailable("an equal plan came and went");
+        return join(tx, plan, now)?.ok_or_else(lost).map(Some);
+    }
+    Ok(Some(Holding {
+        plan_id: plan.id.clone(),
+        hash: plan.hash,
+        how: Joined::New,
+        state: PlanState::Pending,
+        expires: plan.expires,
+        ledger_id: LedgerId::new(""),
+    }))
+}
+
+/// Joins the open plan of this hash and moves its end, where there is one.
+fn join(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Holding>, StoreFault> {
+    let found = tx.one(
+        "UPDATE plans SET expires = CASE WHEN expires < $1 THEN $1 ELSE expires END
+          WHERE hash = $2 AND state IN ('pending', 'approved') AND expires > $3
+          RETURNING plan_id, state, expires",
+        &cells![plan.expires, plan.hash, now],
+    )?;
+    let Some(mut found) = found else { return Ok(None) };
+    Ok(Some(Holding {
+        plan_id: found.text()?.into(),
+        hash: plan.hash,
+        how: Joined::Existing,
+        state: found.word()?,
+        expires: found.time()?,
+        ledger_id: LedgerId::new(""),
+    }))
+}
+
+fn too_many() -> Refusal {
+    let message =
+        format!("{PENDING_LIMIT} plans are pending already; someone has to decide some of them first");
+    Refusal::new(Code::LimitExceeded, message)
+        .because("too_many_pending")
+        .with("limit", PENDING_LIMIT)
+        .next(&[NextAction::GetPlan, NextAction::AskPerson, NextAction::RetryLater])
+}
+
+/// Strengths as numbers, so that a statement can compare them.
+pub(crate) fn rank(strength: countersign_core::confirm::Strength) -> i64 {
+    match strength {
+        countersign_core::confirm::Strength::Caller => 1,
+        countersign_core::confirm::Strength::Host => 2,
+        countersign_core::confirm::Strength::Human => 3,
+    }
+}
+
+/// Where a plan stands after its call. What is known later is better than `outcome_unknown`.
+pub(crate) fn finish(
+    tx: &mut Tx<'_>,
+    plan: &PlanId,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), StoreFault> {
+    let state = match outcome.status {
+        Ended::Success => PlanState::Done,
+        Ended::Error => PlanState::Failed,
+        Ended::Unknown => PlanState::OutcomeUnknown,
+    };
+    let kept = outcome.result.as_ref().filter(|result| result.len() <= RESULT_LIMIT);
+    let bytes = outcome.result.as_ref().map(|result| result.len() as u64);
+    tx.execute(
+        "UPDATE plans SET state = $1, code = $2, result = $3, result_bytes = $4, ended = $5
+          WHERE plan_id = $6 AND state IN ('executing', 'outcome_unknown')",
+        &cells![
+            state.as_str(),
+            outcome.code.map(|code| code.as_str()),
+            kept.map(|result| result.replace('\0', "\u{2400}")),
+            bytes,
+            now,
+            plan.as_str(),
+        ],
+    )?;
+    Ok(())
+}

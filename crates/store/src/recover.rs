@@ -1,0 +1,106 @@
+//! After a crash: calls whose process is gone have an outcome nobody knows. They are marked so and written down; none
+//! is ever run again. A process that still runs is left alone: its lock tells that it lives.
+
+use countersign_core::ids::{LedgerId, PlanId, RunId};
+use countersign_core::record::{RowKind, RowStatus};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::Store;
+use crate::chance::Mint;
+use crate::engine::cells;
+use crate::fault::StoreFault;
+use crate::ledger::{self, Entry};
+use crate::writer::Tx;
+
+/// What was found without its process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Calls, by the row that let them out.
+    pub calls: Vec<LedgerId>,
+    /// Plans that are `outcome_unknown` now.
+    pub plans: Vec<PlanId>,
+    /// Runs that are `outcome_unknown` now.
+    pub runs: Vec<RunId>,
+}
+
+impl Store {
+    /// Closes what processes left open that are gone; to be called when a gateway starts.
+    pub async fn recover(&self, now: Timestamp) -> Result<Recovered, StoreFault> {
+        let ids = self.ids();
+        self.write(move |tx| {
+            let mut done = Recovered::default();
+            for instance in dead(tx)? {
+                close_calls(tx, &ids, &instance, now, &mut done)?;
+                close_runs(tx, &ids, &instance, now, &mut done)?;
+            }
+            Ok(done)
+        })
+        .await
+    }
+}
+
+fn dead(tx: &mut Tx<'_>) -> Result<Vec<String>, StoreFault> {
+    let found = tx.query(
+        "SELECT instance FROM in_flight UNION SELECT instance FROM runs WHERE state IN ('queued', 'running')",
+        &[],
+    )?;
+    let mut dead = Vec::new();
+    for mut found in found {
+        let instance = found.text()?;
+        if !tx.lives(&instance)? {
+            dead.push(instance);
+        }
+    }
+    Ok(dead)
+}
+
+fn close_calls(
+    tx: &mut Tx<'_>,
+    ids: &Mint,
+    instance: &str,
+    now: Timestamp,
+    done: &mut Recovered,
+) -> Result<(), StoreFault> {
+    let sql = "DELETE FROM in_flight WHERE instance = $1 RETURNING ledger_id, plan_id";
+    for mut found in tx.query(sql, &cells![instance])? {
+        let (opened, plan) = (LedgerId::new(found.text()?), found.maybe_text()?.map(PlanId::new));
+        if let Some(plan) = plan {
+            let changed = tx.execute(
+                "UPDATE plans SET state = 'outcome_unknown', ended = $1 WHERE plan_id = $2 AND state = 'executing'",
+                &cells![now, plan.as_str()],
+            )?;
+            done.plans.extend((changed > 0).then_some(plan));
+        }
+        let sql = format!("SELECT {} FROM ledger WHERE id = $1", ledger::COLUMNS);
+        let entry = match tx.one(&sql, &cells![opened.as_str()])? {
+            Some(found) => Entry::again(ledger::decode(found)?, RowStatus::Error),
+            None => Entry::new(RowKind::Call, RowStatus::Error),
+        };
+        let why = "the gateway ended while the call was on its way";
+        let detail = json!({"opened": opened.as_str(), "outcome": "unknown", "why": why});
+        tx.append(&entry.with_detail(&detail), ids.next(now), now);
+        done.calls.push(opened);
+    }
+    Ok(())
+}
+
+fn close_runs(
+    tx: &mut Tx<'_>,
+    ids: &Mint,
+    instance: &str,
+    now: Timestamp,
+    done: &mut Recovered,
+) -> Result<(), StoreFault> {
+    let sql = "UPDATE runs SET state = 'outcome_unknown', ended = $1
+                WHERE instance = $2 AND state IN ('queued', 'running') RETURNING run_id, tool";
+    for mut found in tx.query(sql, &cells![now, instance])? {
+        let (run, tool) = (RunId::new(found.text()?), found.text()?);
+        let detail = json!({
+            "action": "run_lost", "entity_type": "run", "entity_id": run.as_str(), "tool": tool, "outcome": "unknown",
+        });
+        tx.append(&Entry::new(RowKind::System, RowStatus::Error).with_detail(&detail), ids.next(now), now);
+        done.runs.push(run);
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! The store: opened once, cloned freely. Writes go through the one writer, reads do not wait for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use countersign_core::ids::{LedgerId, WriterId};
+use countersign_core::record::{RowKind, RowStatus};
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::chance::{self, Mint};
+use crate::engine::{Engine, Home, PostgresHome, SqliteHome, cells};
+use crate::fault::{Doing, StoreFault};
+use crate::ledger::{Entry, SigningKey};
+use crate::migrate;
+use crate::options::{ConnectOptions, ReadRows};
+use crate::readers::{Readers, View};
+use crate::url::StoreUrl;
+use crate::writer::{self, Deed, Health, Keep, Since, Tx, Writer};
+
+/// How much work may wait for the writer before callers wait to hand it over.
+const WAITING: usize = 4096;
+
+/// The records of one gateway.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    queue: Mutex<Option<Sender<Box<dyn Deed>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    places: Arc<Semaphore>,
+    readers: Option<Readers>,
+    health: Arc<Health>,
+    mint: Arc<Mint>,
+    writer: WriterId,
+    reads: ReadRows,
+    key: Option<Arc<SigningKey>>,
+    salt: Vec<u8>,
+}
+
+/// What opening a store yields.
+struct Started {
+    writer: Writer,
+    queue: Sender<Box<dyn Deed>>,
+    readers: Option<Readers>,
+    salt: Vec<u8>,
+    new_key: Option<String>,
+}
+
+impl Store {
+    /// Opens a store, makes it where there is none, and brings it up to date.
+    pub async fn connect(url: &StoreUrl, options: ConnectOptions) -> Result<Self, StoreFault> {
+        let (url, now) = (url.clone(), options.now);
+        let (done, opened) = oneshot::channel();
+        let (go, wait) = mpsc::channel::<Writer>();
+        // Opening blocks on the disk or the network, and the thread that opens goes on as the writer.
+        let thread = std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || {
+                let _ = done.send(start(&url, options));
+                if let Ok(writer) = wait.recv() {
+                    writer.run();
+                }
+            })
+            .map_err(|error| StoreFault::unavailable(format!("no thread: {error}")).while_(Doing::Opening))?;
+        let gone = |_| StoreFault::unavailable("the writer is gone").while_(Doing::Opening);
+        let started = opened.await.map_err(gone)?.map_err(|fault| fault.while_(Doing::Opening))?;
+        let Started { writer, queue, readers, salt, new_key } = started;
+        let inner = Inner {
+            queue: Mutex::new(Some(queue)),
+            thread: Mutex::new(Some(thread)),
+            places: Arc::new(Semaphore::new(WAITING)),
+            readers,
+            health: Arc::clone(&writer.health),
+            mint: Arc::default(),
+            writer: writer.name.clone(),
+            reads: writer.reads,
+            key: writer.key.clone(),
+            salt,
+        };
+        go.send(writer).map_err(|_| StoreFault::unavailable("the writer is gone").while_(Doing::Opening))?;
+        let store = Self { inner: Arc::new(inner) };
+        if let Some(public_key) = new_key {
+            let detail = json!({"action": "signing_key", "public_key": public_key});
+            store.append(Entry::new(RowKind::System, RowStatus::Success).with_detail(&detail), now).await?;
+        }
+        Ok(store)
+    }
+
+    /// The name of the chain this store appends to.
+    pub fn writer(&self) -> &WriterId {
+        &self.inner.writer
+    }
+
+    /// The salt of this store's redactor, made once.
+    pub fn salt(&self) -> &[u8] {
+        &self.inner.salt
+    }
+
+    /// Whether the last commit failed.
+    pub fn is_failing(&self) -> bool {
+        self.inner.health.is_failing()
+    }
+
+    /// Returns when everything handed over before is written.
+    pub async fn flush(&self) -> Result<(), StoreFault> {
+        self.write(|_| Ok(())).await
+    }
+
+    /// Whether reads go out before their rows are durable.
+    pub(crate) fn reads(&self) -> ReadRows {
+        self.inner.reads
+    }
+
+    pub(crate) fn signing_key(&self) -> Option<Arc<SigningKey>> {
+        self.inner.key.clone()
+    }
+
+    pub(crate) fn mint(&self, now: Timestamp) -> LedgerId {
+        self.inner.mint.next(now)
+    }
+
+    /// What mints ids of rows inside a transaction. Work must not hold the store itself: it would keep its own writer alive.
+    pub(crate) fn ids(&self) -> Arc<Mint> {
+        Arc::clone(&self.inner.mint)
+    }
+
+    /// Work in one transaction; durable when it returns.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        self.ask_writer(Keep::Not, work).await
+    }
+
+    pub(crate) async fn ask_writer<T: Send + 'static>(
+        &self,
+        keep: Keep,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        let gone = || StoreFault::unavailable("the writer is gone");
+        let place = Arc::clone(&self.inner.places).acquire_owned().await.map_err(|_| gone())?;
+        let (deed, answer) = writer::ask(place, keep, work);
+        self.hand_over(deed)?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// Work nobody waits for; written within 100 ms, or as soon as the store can be written again.
+    pub(crate) fn tell_writer(
+        &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<(), StoreFault> + Send + 'static,
+    ) -> Result<(), StoreFault> {
+        self.hand_over(writer::tell(Keep::UntilWritten, work))
+    }
+
+    fn hand_over(&self, deed: Box<dyn Deed>) -> Result<(), StoreFault> {
+        let queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = queue.as_ref().and_then(|queue| queue.send(deed).ok());
+        sent.ok_or_else(|| StoreFault::unavailable("the writer is gone"))
+    }
+
+    /// A look at everything as of one moment.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&mut View<'_>) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        match &self.inner.readers {
+            Some(readers) => readers.ask(work).await,
+            None => {
+                self.write(move |tx| work(&mut tx.view())).await.map_err(|fault| fault.while_(Doing::Reading))
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    /// Waits for the writer to end, so that nothing handed over is lost with the process.
+    fn drop(&mut self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+        if let Some(readers) = &self.readers {
+            readers.end();
+        }
+    }
+}
+
+fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault> {
+    let instance = format!("{:032x}", chance::bits());
+    let home: Arc<dyn Home> = match url {
+        StoreUrl::Sqlite(path) => {
+            Arc::new(SqliteHome::file(path, &instance, options.max_bytes, options.patience)?)
+        }
+        StoreUrl::Memory => Arc::new(SqliteHome::memory()),
+        StoreUrl::Postgres(url) => Arc::new(PostgresHome::new(url, options.patience)?),
+    };
+    let mut engine = home.writer(&instance)?;
+    migrate::migrate(engine.as_mut(), options.now)?;
+    let key = signing_key(url, options.key_file.as_deref())?.map(Arc::new);
+    let (salt, new_key) = settle_secrets(engine.as_mut(), &options.writer, key.as_deref(), options.now)?;
+    let readers = Readers::start(&home, options.readers)?;
+    let (queue, work) = mpsc::channel();
+    let writer = Writer {
+        queue: work,
+        home,
+        engine: Some(engine),
+        name: options.writer,
+        instance,
+        key,
+        cadence: options.checkpoints,
+        group: options.group.max(1),
+        reads: options.reads,
+        health: Arc::default(),
+        since: Since { rows: 0, when: Instant::now() },
+        backlog: Default::default(),
+        ruined: None,
+    };
+    Ok(Started { writer, queue, readers, salt, new_key })
+}
+
+fn signing_key(url: &StoreUrl, key_file: Option<&Path>) -> Result<Option<SigningKey>, StoreFault> {
+    match (url, key_file) {
+        (_, Some(path)) => SigningKey::read_or_make(path).map(Some),
+        (StoreUrl::Sqlite(path), None) => SigningKey::read_or_make(&beside(path)).map(Some),
+        (StoreUrl::Memory, None) => SigningKey::fleeting().map(Some),
+        (StoreUrl::Postgres(_), None) => Ok(None),
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".key");
+    PathBuf::from(name)
+}
+
+/// The salt, made on first start, and the public key, if this store has not seen it before.
+fn settle_secrets(
+    engine: &mut dyn Engine,
+    writer: &WriterId,
+    key: Option<&SigningKey>,
+    now: Timestamp,
+) -> Result<(Vec<u8>, Option<String>), StoreFault> {
+    engine.begin(writer.as_str())?;
+    let mut settle = || {
+        let fresh = format!("{:032x}{:032x}", chance::bits(), chance::bits());
+        engine.execute(
+            "INSERT INTO meta (name, value) VALUES ('salt', $1) ON CONFLICT (name) DO NOTHING",
+            &cells![fresh],
+        )?;
+        let salt = engine.query("SELECT value FROM meta WHERE name = 'salt'", &[])?.pop();
+        let salt = salt.ok_or_else(|| StoreFault::corrupt("the salt is gone"))?.text()?;
+        let Some(public) = key.map(SigningKey::public) else { return Ok((salt, None)) };
+        let added = engine.execute(
+            "INSERT INTO signing_keys (public_key, created) VALUES ($1, $2) ON CONFLICT (public_key) DO NOTHING",
+            &cells![public.as_str(), now],
+        )?;
+        Ok((salt, (added > 0).then_some(public)))
+    };
+    match settle() {
+        Ok((salt, new_key)) => {
+            engine.commit()?;
+            Ok((salt.into_bytes(), new_key))
+        }
+        Err(fault) => {
+            engine.rollback();
+            Err(fault)
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The one writer: a thread that takes everything that waits into one transaction and answers after the commit.
+//! Each piece of work fails alone; nobody is told "written" before the disk was. It never reads for others.
+
+mod chain;
+mod deed;
+mod tx;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use countersign_core::ids::WriterId;
+
+pub(crate) use chain::{Chain, genesis};
+pub(crate) use deed::{Deed, Keep, ask, tell};
+pub(crate) use tx::Tx;
+
+use crate::engine::{Engine, Home};
+use crate::fault::{FaultKind, Hurt, StoreFault};
+use crate::ledger::SigningKey;
+use crate::options::{Cadence, ReadRows};
+
+/// Rows of reads wait this long for company, so that they do not cost a sync each.
+const COMPANY: Duration = Duration::from_millis(20);
+/// How often kept work is tried again while the store is broken.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How much kept work is held while the store is broken.
+const BACKLOG: usize = 10_000;
+/// How often a transaction that lost against another is tried again.
+const TRIES: u32 = 5;
+
+/// Whether the last commit went well.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    failing: AtomicBool,
+}
+
+impl Health {
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Acquire)
+    }
+}
+
+/// What the writer thread owns.
+pub(crate) struct Writer {
+    pub(crate) queue: Receiver<Box<dyn Deed>>,
+    pub(crate) home: Arc<dyn Home>,
+    pub(crate) engine: Option<Box<dyn Engine>>,
+    pub(crate) name: WriterId,
+    pub(crate) instance: String,
+    pub(crate) key: Option<Arc<SigningKey>>,
+    pub(crate) cadence: Cadence,
+    pub(crate) group: usize,
+    pub(crate) reads: ReadRows,
+    pub(crate) health: Arc<Health>,
+    pub(crate) since: Since,
+    pub(crate) backlog: VecDeque<Box<dyn Deed>>,
+    pub(crate) ruined: Option<StoreFault>,
+}
+
+/// What happened since the last checkpoint was kept.
+#[derive(Debug)]
+pub(crate) struct Since {
+    pub(crate) rows: u32,
+    pub(crate) when: Instant,
+}
+
+/// What became of a transaction.
+enum Ended {
+    /// One outcome for each deed.
+    Committed(Vec<Result<(), StoreFault>>),
+    /// Nothing of it was kept.
+    Lost(StoreFault),
+}
+
+impl Writer {
+    /// Works until every sender is gone, then keeps a last checkpoint.
+    pub(crate) fn run(mut self) {
+        loop {
+            let batch = match self.queue.recv_timeout(self.nap()) {
+                Ok(first) => self.gather(first),
+                Err(RecvTimeoutError::Timeout) => Vec::new(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            self.work(batch);
+        }
+        self.work(Vec::new());
+        if self.since.rows > 0 {
+            self.keep_checkpoint();
+        }
+    }
+
+    fn nap(&self) -> Duration {
+        if !self.backlog.is_empty() {
+            AGAIN
+        } else if self.since.rows > 0 {
+            self.cadence.after.saturating_sub(self.since.when.elapsed()).max(Duration::from_millis(1))
+        } else {
+            Duration::from_secs(3600)
+        }
+    }
+
+    /// Takes what waits. If all of it may be written a little later, waits a little for more.
+    fn gather(&mut self, first: Box<dyn Deed>) -> Vec<Box<dyn Deed>> {
+        let began = Instant::now();
+        let mut urgent = first.is_urgent();
+        let mut batch = vec![first];
+        while batch.len() < self.group {
+            let next = match self.queue.try_recv() {
+                Ok(next) => next,
+                Err(_) if urgent => break,
+                Err(_) => match self.queue.recv_timeout(COMPANY.saturating_sub(began.elapsed())) {
+                    Ok(next) => next,
+                    Err(_) => break,
+                },
+            };
+            urgent |= next.is_urgent();
+            batch.push(next);
+        }
+        batch
+    }
+
+    fn work(&mut self, batch: Vec<Box<dyn Deed>>) {
+        let kept: Vec<Box<dyn Deed>> = self.backlog.drain(..).collect();
+        if !kept.is_empty() {
+            self.settle(kept);
+        }
+        if !batch.is_empty() {
+            self.settle(batch);
+        }
+        if self.since.rows > 0 && self.since.when.elapsed() >= self.cadence.after {
+            self.keep_checkpoint();
+        }
+    }
+
+    /// Writes a batch and answers; where it is lost as a whole, each deed gets a transaction of its own.
+    fn settle(&mut self, mut batch: Vec<Box<dyn Deed>>) {
+        match self.transact(&mut batch) {
+            Ended::Committed(outcomes) => self.answer(batch.into_iter().zip(outcomes)),
+            Ended::Lost(fault) if batch.len() > 1 && alone_may_pass(&fault) => {
+                for deed in batch {
+                    let mut one = vec![deed];
+                    let outcome = self.stubborn(&mut one);
+                    self.answer(one.into_iter().map(|deed| (deed, outcome.clone())));
+                }
+            }
+            Ended::Lost(fault) => {
+                let outcome = match fault.hurt {
+                    Hurt::Conflict => self.stubborn(&mut batch),
+                    Hurt::Statement | Hurt::Transaction | Hurt::Connection | Hurt::Disk => Err(fault),
+                };
+                self.answer(batch.into_iter().map(|deed| (deed, outcome.clone())));
+            }
+        }
+    }
+
+    /// One deed, tried again while it only loses against others.
+    fn stubborn(&mut self, one: &mut Vec<Box<dyn Deed>>) -> Result<(), StoreFault> {
+        let mut tries = 0;
+        loop {
+            match self.transact(one) {
+                Ended::Committed(outcomes) => return outcomes.into_iter().next().unwrap_or(Ok(())),
+                Ended::Lost(fault) if fault.hurt == Hurt::Conflict && tries < TRIES => tries += 1,
+                Ended::Lost(fault) => return Err(fault),
+            }
+        }
+    }
+
+    fn answer(&mut self, ended: impl Iterator<Item = (Box<dyn Deed>, Result<(), StoreFault>)>) {
+        for (mut deed, outcome) in ended {
+            let wait =
+                matches!(&outcome, Err(fault) if fault.may_pass()) && deed.keep() == Keep::UntilWritten;
+            deed.answer(outcome);
+            // Whoever waited has been told that it failed; what it was about is still written once that is possible.
+            if wait && self.backlog.len() < BACKLOG {
+                self.backlog.push_back(deed);
+            }
+        }
+    }
+
+    fn transact(&mut self, batch: &mut [Box<dyn Deed>]) -> Ended {
+        let ended = match &self.ruined {
+            Some(fault) => Ended::Lost(fault.clone()),
+            None => self.try_transact(batch),
+        };
+        self.health.failing.store(matches!(ended, Ended::Lost(_)), Ordering::Release);
+        if let Ended::Lost(fault) = &ended {
+            match fault.hurt {
+                Hurt::Statement | Hurt::Conflict | Hurt::Transaction => {}
+                Hurt::Connection => self.engine = None,
+                Hurt::Disk => {
+                    self.engine = None;
+                    self.ruined = Some(fault.clone());
+                }
+            }
+        }
+        ended
+    }
+
+    fn try_transact(&mut self, batch: &mut [Box<dyn Deed>]) -> Ended {
+        let mut engine = match self.begin() {
+            Ok(engine) => engine,
+            Err(fault) => return Ended::Lost(fault),
+        };
+        let ended = self.inside(engine.as_mut(), batch);
+        if matches!(ended, Ended::Lost(_)) {
+            engine.rollback();
+        }
+        self.engine = Some(engine);
+        ended
+    }
+
+    /// A connection with a transaction begun. One that died while nobody used it is made again, once.
+    fn begin(&mut self) -> Result<Box<dyn Engine>, StoreFault> {
+        if let Some(mut engine) = self.engine.take() {
+            match engine.begin(self.name.as_str()) {
+                Ok(()) => return Ok(engine),
+                Err(fault) if fault.hurt == Hurt::Connection => {}
+                Err(fault) => {
+                    self.engine = Some(engine);
+                    return Err(fault);
+                }
+            }
+        }
+        let mut engine = self.home.writer(&self.instance)?;
+        engine.begin(self.name.as_str())?;
+        Ok(engine)
+    }
+
+    fn inside(&mut self, engine: &mut dyn Engine, batch: &mut [Box<dyn Deed>]) -> Ended {
+        let mut chain = match Chain::load(engine, &self.name) {
+            Ok(chain) => chain,
+            Err(fault) => return Ended::Lost(fault),
+        };
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for deed in batch {
+            let mut tx = Tx::new(engine, &mut chain, &self.instance);
+            let outcome = deed.attempt(&mut tx);
+            match tx.end(outcome) {
+                Err(fault) if fault.hurt > Hurt::Statement => return Ended::Lost(fault),
+                outcome => outcomes.push(outcome),
+            }
+        }
+        match self.finish(engine, &chain) {
+            Ok(()) => Ended::Committed(outcomes),
+            Err(fault) => Ended::Lost(fault),
+        }
+    }
+
+    /// Writes the rows, a checkpoint where one is due, and commits.
+    fn finish(&mut self, engine: &mut dyn Engine, chain: &Chain) -> Result<(), StoreFault> {
+        let rows = u32::try_from(chain.pending()).unwrap_or(u32::MAX);
+        let last = chain.last_id();
+        let due = self.since.rows.saturating_add(rows) >= self.cadence.rows
+            || self.since.when.elapsed() >= self.cadence.after;
+        chain.flush(engine)?;
+        let signed = match (&self.key, chain.high_water()) {
+            (Some(key), Some(at)) if due && rows > 0 => {
+                crate::ledger::keep(engine, key, &self.name, chain.heads(), at)?;
+                true
+            }
+            _ => false,
+        };
+        match engine.commit() {
+            Ok(()) => {}
+            // The server went away in the middle: whether it committed is a question to the ledger.
+            Err(fault) if fault.hurt == Hurt::Connection && self.is_there(last.as_ref()) => {}
+            Err(fault) => return Err(fault),
+        }
+        self.count(rows, signed);
+        Ok(())
+    }
+
+    fn count(&mut self, rows: u32, signed: bool) {
+        if signed {
+            self.since = Since { rows: 0, when: Instant::now() };
+        } else if self.since.rows == 0 && rows > 0 {
+            self.since = Since { rows, when: Instant::now() };
+        } else {
+            self.since.rows = self.since.rows.saturating_add(rows);
+        }
+    }
+
+    fn is_there(&self, id: Option<&countersign_core::ids::LedgerId>) -> bool {
+        let Some(id) = id else { return false };
+        let look = || {
+            let mut engine = self.home.writer(&self.instance)?;
+            engine.query("SELECT sequence FROM ledger WHERE id = $1", &crate::engine::cells![id.as_str()])
+        };
+        look().is_ok_and(|found: Vec<_>| !found.is_empty())
+    }
+
+    /// A checkpoint in a transaction of its own, when rows have waited long enough for one.
+    fn keep_checkpoint(&mut self) {
+        self.since.rows = 0;
+        self.since.when = Instant::now();
+        let Some(key) = self.key.clone() else { return };
+        let name = self.name.clone();
+        // A failure is not lost: the rows are there, and the next ones bring a checkpoint over them too.
+        self.transact(&mut [tell(Keep::Not, move |tx| tx.checkpoint(&key, &name).map(drop))]);
+    }
+}
+
+/// Whether deeds that failed together may pass one by one.
+fn alone_may_pass(fault: &StoreFault) -> bool {
+    match (fault.kind(), fault.hurt) {
+        (_, Hurt::Disk | Hurt::Connection) => false,
+        // One deed that is too large must not keep the others out.
+        (FaultKind::Full, _) | (_, Hurt::Statement | Hurt::Conflict) => true,
+        (_, Hurt::Transaction) => false,
+    }
+}
