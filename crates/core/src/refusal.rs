@@ -5,61 +5,9 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::words::words;
+mod next_action;
 
-words! {
-    /// What can be done next, as stable identifiers a program may act on.
-    pub enum NextAction("next action") {
-        /// Correct the named field and call again.
-        FixArguments = "fix_arguments",
-        /// Declare the intent and call again.
-        DeclareIntent = "declare_intent",
-        /// Use the call tool that fits the tool's effect.
-        UseMatchingCallTool = "use_matching_call_tool",
-        /// Look the tool up.
-        RetrieveTools = "retrieve_tools",
-        /// Preview in plan mode.
-        SwitchToPlan = "switch_to_plan",
-        /// Change things in execute mode.
-        SwitchToExecute = "switch_to_execute",
-        /// Use one of the three modes.
-        UseKnownMode = "use_known_mode",
-        /// Stay at or below the line's highest mode.
-        UseAllowedMode = "use_allowed_mode",
-        /// Show the preview to the user and ask.
-        AskUser = "ask_user",
-        /// Call again with `yes=true` and the token.
-        ReissueWithToken = "reissue_with_token",
-        /// Call again without a token to get a new plan.
-        RequestNewPlan = "request_new_plan",
-        /// Wait for a person; `get_plan` tells when.
-        WaitForApproval = "wait_for_approval",
-        /// Ask what became of the plan.
-        GetPlan = "get_plan",
-        /// A person has to look: on the desk or with the command line.
-        AskPerson = "ask_person",
-        /// A person accepts or refuses the tool's definition.
-        ReviewTool = "review_tool",
-        /// The operator changes a rule.
-        ChangeRule = "change_rule",
-        /// The operator mends the configuration.
-        FixConfig = "fix_config",
-        /// Try again later.
-        RetryLater = "retry_later",
-        /// Look at the upstream's health.
-        CheckUpstream = "check_upstream",
-        /// Look at the store: space, permissions, reachability.
-        CheckStore = "check_store",
-        /// Set the machine's clock right.
-        CheckClock = "check_clock",
-        /// Find out by hand whether the change happened.
-        VerifyOutcome = "verify_outcome",
-        /// Use a credential of the other kind.
-        UseHumanCredential = "use_human_credential",
-        /// Do not go on with this call.
-        Stop = "stop",
-    }
-}
+pub use next_action::NextAction;
 
 macro_rules! registry {
     ($($variant:ident = $code:literal {
@@ -272,6 +220,127 @@ registry! {
     StoreUnavailable = "E_STORE_UNAVAILABLE" {
         meaning: "the store can't be opened, read or written", retry: Later,
         reasons: ["store_unavailable"], next: [CheckStore, RetryLater]
+    }
+    // Agent assets (`pack`).
+    AdoptConfirmRequired = "E_ADOPT_CONFIRM_REQUIRED" {
+        meaning: "existing files that are not managed would be overwritten, and nobody agreed to that", retry: No,
+        reasons: ["adopt_confirm_required"], next: [RetryWithAdopt]
+    }
+    ApplyDrifted = "E_APPLY_DRIFTED" {
+        meaning: "a file changed while the plan was being applied; the rest was left alone", retry: No,
+        reasons: ["apply_drifted"], next: [RunPreview, CallDeploy]
+    }
+    SnapshotNotFound = "E_SNAPSHOT_NOT_FOUND" {
+        meaning: "there is no such snapshot to go back to", retry: No,
+        reasons: ["snapshot_not_found", "snapshot_not_a_deploy", "snapshot_damaged"], next: [ListSnapshots]
+    }
+    ConfigMissing = "E_CONFIG_MISSING" {
+        meaning: "the config repo has no agentpack.yaml", retry: No,
+        reasons: ["config_missing"], next: [RunInit, RetryWithRepo]
+    }
+    ConfigUnsupportedVersion = "E_CONFIG_UNSUPPORTED_VERSION" {
+        meaning: "the version of agentpack.yaml is not one this program reads", retry: No,
+        reasons: ["config_unsupported_version"], next: [UpgradeProgram, FixConfig]
+    }
+    LockfileMissing = "E_LOCKFILE_MISSING" {
+        meaning: "agentpack.lock.json is missing or does not pin a module that has to be fetched", retry: No,
+        reasons: ["lockfile_missing", "lockfile_entry_missing"], next: [RunLock, RetryCommand]
+    }
+    LockfileInvalid = "E_LOCKFILE_INVALID" {
+        meaning: "agentpack.lock.json can't be read, or what was fetched is not what it pins", retry: No,
+        reasons: ["lockfile_invalid", "content_mismatch"], next: [RegenerateLockfile, RetryCommand]
+    }
+    LockfileUnsupportedVersion = "E_LOCKFILE_UNSUPPORTED_VERSION" {
+        meaning: "the version of agentpack.lock.json is not one this program reads", retry: No,
+        reasons: ["lockfile_unsupported_version"], next: [UpgradeProgram, RegenerateLockfile]
+    }
+    TargetUnsupported = "E_TARGET_UNSUPPORTED" {
+        meaning: "the target is not one this program deploys to", retry: No,
+        reasons: ["target_unsupported"], next: [UseSupportedTarget, RetryCommand]
+    }
+    DesiredStateConflict = "E_DESIRED_STATE_CONFLICT" {
+        meaning: "two modules want different content in one file", retry: No,
+        reasons: ["desired_state_conflict"], next: [ResolveDesiredStateConflict, RetryCommand]
+    }
+    OverlayNotFound = "E_OVERLAY_NOT_FOUND" {
+        meaning: "there is no overlay of that module in that scope", retry: No,
+        reasons: ["overlay_not_found"], next: [CreateOverlay, RetryCommand]
+    }
+    OverlayBaselineMissing = "E_OVERLAY_BASELINE_MISSING" {
+        meaning: "the overlay does not say what it was made from, so it can't be rebased", retry: No,
+        reasons: ["overlay_baseline_missing"], next: [CreateOverlay, RetryOverlayRebase]
+    }
+    OverlayBaselineUnsupported = "E_OVERLAY_BASELINE_UNSUPPORTED" {
+        meaning: "what the overlay was made from can't be found any more", retry: No,
+        reasons: ["overlay_baseline_unsupported"], next: [CreateOverlay, RetryOverlayRebase]
+    }
+    OverlayRebaseConflict = "E_OVERLAY_REBASE_CONFLICT" {
+        meaning: "overlay and module changed the same lines", retry: No,
+        reasons: ["overlay_rebase_conflict"], next: [ResolveOverlayConflicts, RetryOverlayRebase]
+    }
+    OverlayPatchApplyFailed = "E_OVERLAY_PATCH_APPLY_FAILED" {
+        meaning: "a patch of an overlay does not fit the module", retry: No,
+        reasons: ["overlay_patch_apply_failed"], next: [RegeneratePatch, SwitchToDirOverlay, RetryCommand]
+    }
+    ImportConflict = "E_IMPORT_CONFLICT" {
+        meaning: "an import would overwrite something in the config repo", retry: No,
+        reasons: ["import_conflict"], next: [ResolveImportConflict, RetryImportApply]
+    }
+    PolicyViolations = "E_POLICY_VIOLATIONS" {
+        meaning: "the config repo breaks the policy for agent assets", retry: No,
+        reasons: ["policy_violations"], next: [FixPolicyViolations, RetryPolicyLint]
+    }
+    PolicyConfigMissing = "E_POLICY_CONFIG_MISSING" {
+        meaning: "the config repo has no agentpack.org.yaml", retry: No,
+        reasons: ["policy_config_missing"], next: [FixPolicyConfig, RetryCommand]
+    }
+    PolicyConfigInvalid = "E_POLICY_CONFIG_INVALID" {
+        meaning: "agentpack.org.yaml can't be used as it is", retry: No,
+        reasons: ["policy_config_invalid"], next: [FixPolicyConfig, RetryCommand]
+    }
+    PolicyConfigUnsupportedVersion = "E_POLICY_CONFIG_UNSUPPORTED_VERSION" {
+        meaning: "the version of agentpack.org.yaml is not one this program reads", retry: No,
+        reasons: ["policy_config_unsupported_version"], next: [UpgradeProgram, FixPolicyConfig]
+    }
+    GitNotFound = "E_GIT_NOT_FOUND" {
+        meaning: "the git program is not there", retry: No,
+        reasons: ["git_not_found"], next: [InstallGit, RetryCommand]
+    }
+    GitRepoRequired = "E_GIT_REPO_REQUIRED" {
+        meaning: "the config repo is not a git repository", retry: No,
+        reasons: ["git_repo_required"], next: [InitGitRepo, RetryCommand]
+    }
+    GitWorktreeDirty = "E_GIT_WORKTREE_DIRTY" {
+        meaning: "the config repo has changes that are not committed", retry: No,
+        reasons: ["git_worktree_dirty"], next: [CommitOrStash, RetryCommand]
+    }
+    GitDetachedHead = "E_GIT_DETACHED_HEAD" {
+        meaning: "the config repo is not on a branch", retry: No,
+        reasons: ["git_detached_head"], next: [CheckoutBranch, RetryCommand]
+    }
+    GitRemoteMissing = "E_GIT_REMOTE_MISSING" {
+        meaning: "the config repo has no such remote", retry: No,
+        reasons: ["git_remote_missing"], next: [SetGitRemote, RetryCommand]
+    }
+    GitFailed = "E_GIT_FAILED" {
+        meaning: "git said no", retry: Later,
+        reasons: ["git_failed", "git_source_refused"], next: [FixConfig, RetryCommand]
+    }
+    IoPermissionDenied = "E_IO_PERMISSION_DENIED" {
+        meaning: "a file or folder may not be read or written", retry: No,
+        reasons: ["io_permission_denied"], next: [FixPermissions, RetryCommand]
+    }
+    IoInvalidPath = "E_IO_INVALID_PATH" {
+        meaning: "a path leads outside its root, through a link, or is not one we write", retry: No,
+        reasons: ["io_invalid_path", "path_escapes", "path_is_link", "path_has_control_characters"], next: [FixPath, RetryCommand]
+    }
+    IoPathTooLong = "E_IO_PATH_TOO_LONG" {
+        meaning: "a path is longer than the platform allows", retry: No,
+        reasons: ["io_path_too_long"], next: [ShortenPath, RetryCommand]
+    }
+    TtyRequired = "E_TTY_REQUIRED" {
+        meaning: "this asks questions and needs a terminal", retry: No,
+        reasons: ["tty_required"], next: [RetryInTty, RetryWithoutGuided]
     }
 }
 
