@@ -1,0 +1,186 @@
+//! The command tree and how it is read. Each command's own arguments live in its file under `commands/`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+
+use crate::answer::{Answer, Outcome, Trouble};
+use crate::commands::activity::Activity;
+use crate::commands::completions::Completions;
+use crate::commands::policy::Policy;
+use crate::output::{Format, Verbosity, Voice};
+use crate::usage;
+
+/// The whole command line.
+#[derive(Parser, Debug)]
+#[command(
+    name = usage::PROGRAM,
+    version,
+    about = "Agents draft; a person countersigns",
+    long_about = "Countersign sits between agent hosts and everything their agents can change. Agents draft; a person countersigns.",
+    after_help = "Exit codes: 0 ok, 1 fault, 2 usage, 3 refused, 4 needs confirmation, 5 stopped by drift.",
+    disable_help_subcommand = true,
+    propagate_version = false
+)]
+pub(crate) struct Cli {
+    /// Read this configuration; several are merged, later ones win
+    ///
+    /// Without it: $COUNTERSIGN_CONFIG, then ./countersign.toml, then countersign/countersign.toml in the platform's
+    /// folder for configuration.
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Everywhere")]
+    pub(crate) config: Vec<PathBuf>,
+
+    /// Print exactly one JSON envelope on stdout
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub(crate) json: bool,
+
+    /// When to use colours; NO_COLOR is honoured
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", help_heading = "Everywhere")]
+    pub(crate) color: Color,
+
+    /// Say on stderr what is inside a fault
+    #[arg(long, short, global = true, help_heading = "Everywhere")]
+    pub(crate) verbose: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// Where a terminal shows them
+    #[default]
+    Auto,
+    /// Also in a pipe
+    Always,
+    /// Not at all
+    Never,
+}
+
+/// Every command.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Check, explain and test a configuration
+    Policy {
+        #[command(subcommand)]
+        policy: Policy,
+    },
+    /// Read, export and verify the ledger
+    Activity(Activity),
+    /// Show which program this is
+    #[command(after_help = "Examples:\n  countersign version\n  countersign version --json")]
+    Version,
+    /// Print a script that completes our commands in your shell
+    #[command(
+        after_help = "Examples:\n  countersign completions bash > countersign.bash\n  countersign completions zsh > _countersign"
+    )]
+    Completions(Completions),
+}
+
+impl Command {
+    /// The dotted path of the command, as envelopes name it.
+    pub(crate) fn path(&self) -> &'static str {
+        match self {
+            Command::Policy { policy } => policy.path(),
+            Command::Activity(activity) => activity.path(),
+            Command::Version => "version",
+            Command::Completions(_) => "completions",
+        }
+    }
+}
+
+/// A command line that leads to no command: a mistake, or a question about the program itself.
+pub(crate) struct NotRead {
+    /// How to answer.
+    pub(crate) voice: Voice,
+    /// The commands that were understood, dotted.
+    pub(crate) path: String,
+    /// The help asked for, or what is wrong.
+    pub(crate) result: Outcome,
+}
+
+/// Reads the arguments.
+pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
+    let mut tree = Cli::command();
+    let matches = tree.try_get_matches_from_mut(arguments);
+    matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)).map_err(|error| {
+        let hasty = Hasty::of(&tree, arguments);
+        let words = hasty.words.clone();
+        let path = if words.is_empty() { usage::PROGRAM.to_owned() } else { words.join(".") };
+        Box::new(NotRead { voice: hasty.voice(), path, result: answer(&error, &tree, &hasty) })
+    })
+}
+
+fn answer(error: &clap::Error, tree: &clap::Command, hasty: &Hasty) -> Outcome {
+    let text = error.render();
+    let help = |text: &clap::builder::StyledStr| {
+        Ok(Answer::text(text.ansi().to_string()).with("help", text.to_string()))
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp => help(&text),
+        ErrorKind::DisplayVersion => crate::commands::version::run(),
+        // Someone who types nothing but the name wants to know what there is.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            if hasty.words.is_empty() && hasty.format == Format::Text =>
+        {
+            help(&text)
+        }
+        _ => Err(Trouble::Usage(usage::usage(error, tree, &hasty.words))),
+    }
+}
+
+/// What can be told of arguments that could not be read: which commands they name and who will read the answer.
+struct Hasty {
+    words: Vec<String>,
+    format: Format,
+    color: Color,
+}
+
+impl Hasty {
+    fn of(tree: &clap::Command, arguments: &[OsString]) -> Self {
+        let mut hasty = Self { words: Vec::new(), format: Format::Text, color: Color::Auto };
+        let mut at = tree;
+        let mut rest = arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
+        while let Some(argument) = rest.next() {
+            if argument == "--" {
+                break;
+            }
+            if let Some(option) = argument.strip_prefix("--") {
+                let (name, mut value) = match option.split_once('=') {
+                    Some((name, value)) => (name, Some(value.to_owned())),
+                    None => (option, None),
+                };
+                // Its value may look like a command, and is none.
+                if value.is_none() && takes_value(tree, at, name) {
+                    value = rest.next().map(|value| value.into_owned());
+                }
+                match (name, value) {
+                    ("json", None) => hasty.format = Format::Json,
+                    ("color", Some(value)) => hasty.color = Color::from_str(&value, true).unwrap_or_default(),
+                    _ => {}
+                }
+            } else if let Some(next) = at.find_subcommand(argument.as_ref()) {
+                hasty.words.push(next.get_name().to_owned());
+                at = next;
+            }
+        }
+        hasty
+    }
+
+    fn voice(&self) -> Voice {
+        Voice::new(self.format, self.color, Verbosity::Outside)
+    }
+}
+
+fn takes_value(tree: &clap::Command, at: &clap::Command, name: &str) -> bool {
+    let named = |command: &clap::Command| {
+        command
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some(name))
+            .map(|arg| arg.get_action().takes_values())
+    };
+    named(at).or_else(|| named(tree)).unwrap_or(false)
+}

@@ -1,0 +1,20 @@
+//! The commands, one file each. A command reads what it needs, asks the rooms below, and gives back an answer.
+
+pub(crate) mod activity;
+pub(crate) mod completions;
+pub(crate) mod policy;
+pub(crate) mod version;
+
+use crate::answer::Outcome;
+use crate::cli::{Cli, Command};
+use crate::output::Voice;
+
+/// Runs the command that was typed.
+pub(crate) fn run(cli: &Cli, voice: Voice) -> Outcome {
+    match &cli.command {
+        Command::Activity(activity) => activity::run(activity, cli, voice),
+        Command::Policy { policy } => policy::run(policy, cli),
+        Command::Version => version::run(),
+        Command::Completions(args) => completions::run(args),
+    }
+}

@@ -1,0 +1,23 @@
+//! `countersign completions`: a script that teaches a shell our commands.
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::answer::{Answer, Outcome};
+use crate::cli::Cli;
+use crate::usage::PROGRAM;
+
+/// What `completions` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell to write for
+    shell: Shell,
+}
+
+/// Answers the script.
+pub(crate) fn run(args: &Completions) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), PROGRAM, &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    Ok(Answer::text(script.clone()).with("shell", args.shell.to_string()).with("script", script))
+}

@@ -1,0 +1,262 @@
+//! `countersign policy explain`: what the law makes of one call, as a story, and which rule decided each part of it.
+//! Calls nothing: no upstream is asked, no plan is kept.
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use countersign_core::call::{ArgumentFault, Arguments};
+use countersign_core::config::{
+    self, Config, Decided, ExplainInput, Explained, IntentInput, Said, VerdictWord, Way,
+};
+use countersign_core::confirm::{Kind, Strength};
+use countersign_core::ids::FullName;
+use countersign_core::intent::Sensitivity;
+use countersign_core::mode::Mode;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
+use countersign_core::rules::Field;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, Outcome, Trouble};
+use crate::cli::Cli;
+use crate::config_file;
+use crate::output::{BAD, BOLD, Column, DIM, GOOD, NAME, Table, WARN, paint, visible};
+
+/// Shown under the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  countersign policy explain --tool github:delete_repo --mode execute
+  countersign policy explain --tool github:create_issue --args '{\"title\":\"hello\"}' --sensitivity private
+  countersign policy explain --tool notes:wipe_all --annotations '{\"readOnlyHint\":true}' --json";
+
+/// What `policy explain` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The tool's full name
+    #[arg(long, value_name = "UPSTREAM:TOOL")]
+    tool: FullName,
+
+    /// The call's arguments, a JSON object
+    #[arg(long, value_name = "JSON")]
+    args: Option<String>,
+
+    /// The call's mode; the configured one if left out
+    #[arg(long, value_parser = PossibleValuesParser::new(Mode::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Mode>()))]
+    mode: Option<Mode>,
+
+    /// Who is on the line
+    #[arg(long, default_value = "agent", value_parser = PossibleValuesParser::new(Role::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Role>()))]
+    role: Role,
+
+    /// Through which call tool; the one that suits the tool if left out
+    #[arg(long, value_parser = PossibleValuesParser::new(Way::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Way>()))]
+    variant: Option<Way>,
+
+    /// The sensitivity the call declares
+    #[arg(long, value_name = "LEVEL", value_parser = PossibleValuesParser::new(Sensitivity::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Sensitivity>()))]
+    sensitivity: Option<Sensitivity>,
+
+    /// The reason the call declares
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// The annotations the upstream gives the tool, a JSON object
+    #[arg(long, value_name = "JSON")]
+    annotations: Option<String>,
+
+    /// Who calls, for rules that look at it
+    #[arg(long, value_name = "NAME")]
+    principal: Option<String>,
+}
+
+/// Explains the call.
+pub(crate) fn run(args: &Explain, cli: &Cli) -> Outcome {
+    let files = config_file::find(&cli.config)?;
+    let config = match &files {
+        Some(files) => files.parse()?,
+        None => config::parse(&[]).map_err(|_| no_defaults())?,
+    };
+    let input = input(args, &config)?;
+    let explained = config::explain(&config, &input);
+    let mut answer = Answer::text(story(&explained, &input)).with("explained", json!(explained));
+    if files.is_none() {
+        answer.warnings.push("there is no configuration: this is what holds without one".to_owned());
+    }
+    answer.warnings.extend(explained.warnings);
+    Ok(answer)
+}
+
+fn no_defaults() -> Trouble {
+    let refusal = Refusal::new(Code::ConfigInvalid, "there is no configuration");
+    Trouble::refused(refusal, "name a file: --config PATH")
+}
+
+fn input(args: &Explain, config: &Config) -> Result<ExplainInput, Trouble> {
+    let mut input = ExplainInput::of(args.tool.clone(), Timestamp::now());
+    if let Some(text) = &args.args {
+        input.arguments = object("--args", text)?;
+    }
+    if let Some(text) = &args.annotations {
+        input.annotations = Some(object("--annotations", text)?.value().clone());
+    }
+    input.mode = args.mode;
+    input.role = args.role;
+    input.way = args.variant;
+    input.principal.clone_from(&args.principal);
+    if args.sensitivity.is_some() || args.reason.is_some() {
+        input.intent = IntentInput::Given(declared(args, config, &input));
+    }
+    Ok(input)
+}
+
+/// A whole intent: the operation is what the call tool stands for, or what suits the tool.
+fn declared(args: &Explain, config: &Config, input: &ExplainInput) -> Map<String, Value> {
+    let suited = config::explain(config, input);
+    let operation = match suited.variant {
+        Way::Direct => suited.effect.as_str(),
+        Way::Read | Way::Write | Way::Destructive => suited.variant.as_str(),
+    };
+    let mut intent = Map::from_iter([("operation_type".to_owned(), Value::from(operation))]);
+    intent.extend(args.sensitivity.map(|level| ("data_sensitivity".to_owned(), level.as_str().into())));
+    intent.extend(args.reason.iter().map(|reason| ("reason".to_owned(), reason.as_str().into())));
+    intent
+}
+
+/// A strict JSON object, as the gateway itself would take it.
+fn object(option: &str, text: &str) -> Result<Arguments, Trouble> {
+    Arguments::parse(text.as_bytes()).map_err(|fault| {
+        let reason = match fault {
+            ArgumentFault::NotStrict(_) => "arguments_not_strict",
+            ArgumentFault::NotAnObject => "arguments_invalid",
+        };
+        let refusal = Refusal::new(Code::ArgumentsInvalid, format!("`{option}`: {fault}")).because(reason);
+        Trouble::refused(refusal, format!("{option} '{{\"name\": \"value\"}}'"))
+    })
+}
+
+/// The whole story, top to bottom: who calls what, what happens, why, and what would happen in the other modes.
+fn story(explained: &Explained, input: &ExplainInput) -> String {
+    let role = match input.role {
+        Role::Agent => "an agent",
+        Role::Human => "a person",
+    };
+    let way = match explained.variant {
+        Way::Direct => "directly".to_owned(),
+        Way::Read | Way::Write | Way::Destructive => format!("through call_tool_{}", explained.variant),
+    };
+    let tool = paint(BOLD, visible(&explained.tool));
+    let head = format!("{tool}, called by {role} {way} in {} mode\n\n", paint(BOLD, explained.mode));
+    let (style, verdict) = verdict(explained);
+    let mut what = format!("  {} {verdict}\n", paint(style, "▸"));
+    if let Some(rule) = &explained.rule {
+        what.push_str(&format!("    {}\n", paint(DIM, format_args!("because of {}", visible(rule)))));
+    }
+    format!("{head}{what}\n{}\n{}", fields(&explained.decided), modes(explained))
+}
+
+fn verdict(explained: &Explained) -> (anstyle::Style, String) {
+    match explained.verdict {
+        VerdictWord::Go => (GOOD, format!("{} at once", paint(GOOD, "runs"))),
+        VerdictWord::Hold => {
+            (WARN, format!("{}: {}", paint(WARN, "waits for confirmation"), second_step(explained)))
+        }
+        VerdictWord::Preview => (NAME, format!("{}; nothing changes", paint(NAME, "is previewed"))),
+        VerdictWord::Explain => {
+            (NAME, format!("{}: {}", paint(NAME, "is explained, not run"), no(explained)))
+        }
+        VerdictWord::Refuse => (BAD, format!("{}: {}", paint(BAD, "is refused"), no(explained))),
+    }
+}
+
+fn no(explained: &Explained) -> String {
+    let message = explained.message.as_deref().unwrap_or_default();
+    format!("{} {}", explained.code.unwrap_or_default(), visible(message))
+}
+
+/// The second step in words: what is done, and who has to.
+fn second_step(explained: &Explained) -> String {
+    let typed = explained.decided.iter().find(|decided| decided.field == Field::TypeField);
+    let what = match explained.confirm {
+        Kind::None => "no second step".to_owned(),
+        Kind::Simple => "a yes or no".to_owned(),
+        Kind::Preview => "the preview is shown, then a yes or no".to_owned(),
+        Kind::Type => match typed {
+            Some(field) => format!("the preview is shown and the value of {} typed", value(&field.value)),
+            None => "the preview is shown and the resource's name typed".to_owned(),
+        },
+    };
+    let who = match explained.strength {
+        Strength::Caller => "the agent may bring the answer",
+        Strength::Host => "the host's own dialog answers",
+        Strength::Human => "a person with a credential answers",
+    };
+    format!("{what}; {who}")
+}
+
+fn fields(decided: &[Decided]) -> String {
+    let mut table = Table::new(&[Column::kept("  FIELD"), Column::kept("VALUE"), Column::kept("DECIDED BY")]);
+    for one in decided {
+        let style = if one.rule.is_some() { NAME } else { DIM };
+        let by = match (&one.rule, one.field) {
+            (Some(rule), _) => rule.as_str(),
+            (None, Field::Preview) => preview_source(&one.value),
+            (None, _) => one.because.as_str(),
+        };
+        table.row(vec![
+            (format!("  {}", one.field), anstyle::Style::new()),
+            (value(&one.value), BOLD),
+            (by.to_owned(), style),
+        ]);
+    }
+    table.render(None)
+}
+
+fn preview_source(preview: &Value) -> &'static str {
+    match preview.get("from").and_then(Value::as_str) {
+        Some("argument") => "the tool's input schema offers it",
+        _ => "no dry run is known: made from the call itself",
+    }
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(self::value).collect::<Vec<_>>().join(", "),
+        Value::Object(preview) => {
+            let of = |name: &str| preview.get(name).map(self::value).unwrap_or_default();
+            match of("from").as_str() {
+                "argument" => format!("{}={}", of("arg"), of("preview")),
+                "tool" => format!("tool {}", of("tool")),
+                other => other.to_owned(),
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+fn modes(explained: &Explained) -> String {
+    let mut table = Table::new(&[Column::kept("  MODE"), Column::kept("WHAT HAPPENS")]);
+    let rows = [
+        (Mode::Ask, &explained.modes.ask),
+        (Mode::Plan, &explained.modes.plan),
+        (Mode::Execute, &explained.modes.execute),
+    ];
+    for (mode, said) in rows {
+        let (mark, style) = if mode == explained.mode { ("▸", BOLD) } else { (" ", anstyle::Style::new()) };
+        table.row(vec![(format!("{mark} {mode}"), style), (happens(said), style)]);
+    }
+    table.render(None)
+}
+
+fn happens(said: &Said) -> String {
+    let what = match said.verdict {
+        VerdictWord::Go => "runs at once",
+        VerdictWord::Hold => "waits for confirmation",
+        VerdictWord::Preview => "is previewed, nothing changes",
+        VerdictWord::Explain => "is explained, not run",
+        VerdictWord::Refuse => "is refused",
+    };
+    match said.code {
+        Some(code) => format!("{what} ({code})"),
+        None => what.to_owned(),
+    }
+}

@@ -1,0 +1,106 @@
+//! `countersign policy test`: runs the `[[tests]]` of a configuration against the real gate. Calls nothing.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use countersign_core::config::{self, CaseOutcome, Outcome as CaseResult};
+use countersign_core::refusal::{Code, Refusal};
+use serde_json::{Map, json};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::answer::{Answer, Outcome, Refused, Trouble};
+use crate::cli::Cli;
+use crate::config_file::{self, ConfigFiles};
+use crate::output::{BAD, DIM, GOOD, paint, plural, visible};
+
+/// Shown under the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  countersign policy test
+  countersign policy test policy-tests.toml
+
+A test is a call and what is expected of it:
+  [[tests]]
+  name = \"deleting a repository takes a person\"
+  tool = \"github:delete_repo\"
+  args = { repo = \"acme/site\" }
+  mode = \"execute\"
+  expect = { verdict = \"hold\", confirm = \"type\", strength = \"human\" }";
+
+/// What `policy test` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    /// Further files with `[[tests]]`, read after the configuration
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Runs the tests.
+pub(crate) fn run(args: &Test, cli: &Cli) -> Outcome {
+    let files = files(args, cli)?;
+    let config = files.parse()?;
+    let names = files.names().join(", ");
+    if config.tests.is_empty() {
+        let message = format!("there are no tests in {names}");
+        let refusal = Refusal::new(Code::ConfigInvalid, message).because("tests_failed");
+        return Err(Trouble::refused(refusal, "write [[tests]]; countersign policy test --help shows one"));
+    }
+    let outcomes: Vec<CaseOutcome> =
+        config.tests.iter().map(|case| config::run_case(&config, case)).collect();
+    let failed = outcomes.iter().filter(|case| case.outcome == CaseResult::Failed).count();
+    let passed = outcomes.len() - failed;
+    let lines = lines(&outcomes);
+    let data = Map::from_iter([
+        ("files".to_owned(), json!(files.names())),
+        ("passed".to_owned(), passed.into()),
+        ("failed".to_owned(), failed.into()),
+        ("tests".to_owned(), json!(outcomes)),
+    ]);
+    if failed == 0 {
+        let text = format!("{lines}\n{} passed\n", plural(passed, "test"));
+        return Ok(Answer { text, data, warnings: Vec::new() });
+    }
+    let message = format!("{failed} of {} failed", plural(outcomes.len(), "test"));
+    let mut refused = Refused::from(Refusal::new(Code::ConfigInvalid, message).because("tests_failed"));
+    refused.findings = format!("{lines}\n");
+    refused.data = data;
+    let first = config.tests.iter().zip(&outcomes).find(|(_, outcome)| outcome.outcome == CaseResult::Failed);
+    refused.next = first.map(|(case, _)| {
+        format!("countersign policy explain --tool {}", visible(&case.input.tool.to_string()))
+    });
+    Err(refused.into())
+}
+
+/// The configuration, and the files named behind it. A file that is both is read once.
+fn files(args: &Test, cli: &Cli) -> Result<ConfigFiles, Trouble> {
+    if args.files.is_empty() {
+        return config_file::require(&cli.config);
+    }
+    let further = config_file::read(&args.files)?;
+    let Some(mut files) = config_file::find(&cli.config)? else { return Ok(further) };
+    let real = |name: &str| std::fs::canonicalize(name).ok();
+    let known: Vec<Option<PathBuf>> = files.sources.iter().map(|source| real(&source.name)).collect();
+    files.sources.extend(further.sources.into_iter().filter(|source| !known.contains(&real(&source.name))));
+    Ok(files)
+}
+
+fn lines(outcomes: &[CaseOutcome]) -> String {
+    let widest = outcomes.iter().map(|case| visible(&case.name).width()).max().unwrap_or(0).min(60);
+    let mut text = String::new();
+    for case in outcomes {
+        let name = visible(&case.name);
+        let blanks = " ".repeat(widest.saturating_sub(name.width()));
+        let mark = match case.outcome {
+            CaseResult::Passed => paint(GOOD, "✓"),
+            CaseResult::Failed => paint(BAD, "✗"),
+        };
+        text.push_str(&format!("{mark} {name}{blanks}  {}\n", paint(DIM, visible(&case.at))));
+        for one in &case.differences {
+            let or_nothing = |word: &str| {
+                if word.is_empty() { "nothing".to_owned() } else { format!("`{}`", visible(word)) }
+            };
+            let (expected, got) = (or_nothing(&one.expected), or_nothing(&one.got));
+            text.push_str(&format!("    {}: expected {expected}, got {}\n", one.field, paint(BAD, got)));
+        }
+    }
+    text
+}

@@ -1,0 +1,17 @@
+//! `countersign version`: which program this is.
+
+use serde_json::json;
+
+use crate::answer::{Answer, Outcome};
+use crate::usage::PROGRAM;
+
+/// Answers name and version.
+pub(crate) fn run() -> Outcome {
+    let version = env!("CARGO_PKG_VERSION");
+    let platform = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+    Ok(Answer::text(format!("{PROGRAM} {version} ({platform})\n"))
+        .with("name", PROGRAM)
+        .with("version", version)
+        .with("platform", platform)
+        .with("envelope_schema_version", json!(countersign_core::envelope::SCHEMA_VERSION)))
+}

@@ -1,0 +1,167 @@
+//! The configuration's files: where they are looked for, how they are read, and what `${…}` in them stands for.
+//! What they mean is the law's; here they are only brought to it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use countersign_core::config::{self, Config, Diagnostic, Origin, Reference, Source};
+use countersign_core::ids::Secret;
+use countersign_core::refusal::{Code, Refusal};
+use serde_json::json;
+
+use crate::answer::{Refused, Trouble};
+use crate::environment;
+use crate::output::{counts, diagnostic};
+
+const NAME: &str = "countersign.toml";
+
+/// No configuration is that long; a device file would be endless.
+const LONGEST: u64 = 8 << 20;
+/// No secret is that long.
+const LONGEST_SECRET: u64 = 64 << 10;
+
+/// Configuration files as they were read.
+#[derive(Debug)]
+pub(crate) struct ConfigFiles {
+    /// Name and text of each, in the order in which later ones win.
+    pub(crate) sources: Vec<Source>,
+    /// The folder of the first: relative paths in a configuration start here.
+    pub(crate) folder: PathBuf,
+}
+
+/// Where a configuration is looked for when none is named.
+fn places() -> Vec<PathBuf> {
+    let folder = environment::config_folder().map(|folder| folder.join("countersign").join(NAME));
+    [Some(PathBuf::from(NAME)), folder].into_iter().flatten().collect()
+}
+
+/// The files the command line and the environment lead to; none if there is no configuration anywhere.
+pub(crate) fn find(given: &[PathBuf]) -> Result<Option<ConfigFiles>, Trouble> {
+    if !given.is_empty() {
+        return read(given).map(Some);
+    }
+    if let Some(path) = environment::path("COUNTERSIGN_CONFIG") {
+        return read(&[path]).map(Some);
+    }
+    let found = places().into_iter().find(|place| place.exists());
+    found.map(|path| read(&[path])).transpose()
+}
+
+/// The files, for a command that can't do without.
+pub(crate) fn require(given: &[PathBuf]) -> Result<ConfigFiles, Trouble> {
+    find(given)?.ok_or_else(|| {
+        let places: Vec<String> = places().iter().map(|place| format!("`{}`", place.display())).collect();
+        let message = format!("there is no configuration: looked for {}", places.join(" and "));
+        let refusal = Refusal::new(Code::ConfigInvalid, message).because("config_unreadable");
+        Trouble::refused(refusal, format!("write {NAME} here, or name a file: --config PATH"))
+    })
+}
+
+/// Reads files by their names.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<ConfigFiles, Trouble> {
+    let sources = paths.iter().map(|path| {
+        let text = read_text(path, LONGEST).map_err(|why| unreadable(path, &why))?;
+        Ok(Source::new(path.display().to_string(), text))
+    });
+    let sources = sources.collect::<Result<_, Trouble>>()?;
+    Ok(ConfigFiles { sources, folder: folder_of(paths.first()) })
+}
+
+/// The folder of a file; empty for the current one.
+fn folder_of(path: Option<&PathBuf>) -> PathBuf {
+    path.and_then(|path| path.parent()).map(Path::to_path_buf).unwrap_or_default()
+}
+
+fn unreadable(path: &Path, why: &str) -> Trouble {
+    let message = format!("can't read `{}`: {why}", path.display());
+    let refusal = Refusal::new(Code::ConfigInvalid, message).because("config_unreadable");
+    Trouble::refused(refusal, "name a file that can be read: --config PATH")
+}
+
+/// A file's text, or why there is none.
+pub(crate) fn read_text(path: &Path, longest: u64) -> Result<String, String> {
+    let meta = fs::metadata(path).map_err(|error| why(&error))?;
+    if meta.is_dir() {
+        return Err("it is a folder".to_owned());
+    }
+    if meta.len() > longest {
+        return Err(format!("it is longer than {longest} bytes"));
+    }
+    fs::read_to_string(path).map_err(|error| why(&error))
+}
+
+/// What the system said, in words of ours where it is something usual.
+pub(crate) fn why(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::NotFound {
+        "there is no such file".to_owned()
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        "permission denied".to_owned()
+    } else if error.kind() == io::ErrorKind::InvalidData {
+        "it is not UTF-8 text".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
+impl ConfigFiles {
+    /// The typed configuration, for commands that are not about its mistakes.
+    pub(crate) fn parse(&self) -> Result<Config, Trouble> {
+        config::parse(&self.sources).map_err(|found| self.invalid(&found))
+    }
+
+    /// The configuration's mistakes as a refusal.
+    pub(crate) fn invalid(&self, found: &[Diagnostic]) -> Trouble {
+        let message = format!("the configuration can't be used: {}", counts(found));
+        let refusal = Refusal::new(Code::ConfigInvalid, message).with("diagnostics", json!(found));
+        let mut refused = Refused::from(refusal);
+        refused.reasons = found.iter().map(diagnostic).collect();
+        refused.next = Some(format!("mend {}, then countersign policy check", self.names().join(" and ")));
+        refused.into()
+    }
+
+    /// The files' names.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.sources.iter().map(|source| source.name.clone()).collect()
+    }
+
+    /// What a reference stands for.
+    pub(crate) fn look_up(&self, reference: &Reference) -> Result<Secret, String> {
+        let text = match reference.origin {
+            Origin::Env => environment::variable(&reference.name).ok_or("it is not set")?,
+            Origin::File => read_secret(&self.folder.join(&reference.name))?,
+            Origin::Keyring => read_secret(&keyring_file(&reference.name)?)?,
+        };
+        Ok(Secret::new(text))
+    }
+}
+
+/// A secret from a file: editors and `echo` leave a line end that is no part of it.
+fn read_secret(path: &Path) -> Result<String, String> {
+    let text = read_text(path, LONGEST_SECRET)?;
+    Ok(text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(&text).to_owned())
+}
+
+/// Our keyring is a folder of files that only their owner may read: a desktop's keyring hangs where nobody is logged in.
+fn keyring_file(name: &str) -> Result<PathBuf, String> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if name.starts_with('.') || !name.chars().all(plain) {
+        return Err("a name in the keyring is made of letters, digits, `.`, `_` and `-`".to_owned());
+    }
+    let folder = environment::config_folder().ok_or("there is no home folder")?;
+    let path = folder.join("countersign").join("keyring").join(name);
+    refuse_shared(&path)?;
+    Ok(path)
+}
+
+#[cfg(unix)]
+fn refuse_shared(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = fs::metadata(path).map_err(|error| why(&error))?.permissions().mode();
+    if mode & 0o077 == 0 { Ok(()) } else { Err("others may read its file: chmod 600".to_owned()) }
+}
+
+#[cfg(not(unix))]
+fn refuse_shared(_: &Path) -> Result<(), String> {
+    Ok(())
+}

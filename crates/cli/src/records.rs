@@ -1,0 +1,104 @@
+//! The store a command works on: where it is, whether there is one, and a short life with it.
+//! Reading commands never make a store; they say that there is none.
+
+use std::fs;
+use std::future::Future;
+use std::io::Read as _;
+use std::path::Path;
+
+use countersign_core::config::Config;
+use countersign_core::ids::Secret;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_store::{ConnectOptions, Store, StoreFault, StoreUrl};
+
+use crate::answer::{Refused, Trouble};
+use crate::cli::Cli;
+use crate::config_file;
+
+/// What holds where nobody says otherwise.
+pub(crate) const DEFAULT: &str = "sqlite:countersign.db";
+
+/// What the first bytes of every SQLite file say.
+const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
+
+/// The store that is meant: the one named, else the configuration's, else the default. A relative path starts at the
+/// configuration's folder, one named on the command line where the command is typed.
+pub(crate) fn locate(named: Option<&StoreUrl>, cli: &Cli) -> Result<StoreUrl, Trouble> {
+    if let Some(named) = named {
+        return Ok(named.clone());
+    }
+    let Some(files) = config_file::find(&cli.config)? else {
+        return parse(DEFAULT);
+    };
+    // Only the store's address is needed: a secret of an upstream that is not set here is no reason to stop.
+    let config = Config { upstreams: Vec::new(), ..files.parse()? };
+    let settled =
+        config.settle(&|reference| files.look_up(reference)).map_err(|found| files.invalid(&found))?;
+    let text = settled.gateway.store.text().unwrap_or_else(|| Secret::new(DEFAULT));
+    Ok(match parse(text.expose())? {
+        StoreUrl::Sqlite(path) => StoreUrl::file(files.folder.join(path)),
+        other => other,
+    })
+}
+
+fn parse(text: &str) -> Result<StoreUrl, Trouble> {
+    text.parse().map_err(|why: countersign_store::NotAStoreUrl| {
+        let refusal = Refusal::new(Code::ConfigInvalid, format!("`gateway.store`: {why}"));
+        Trouble::refused(refusal, format!("write store = \"{DEFAULT}\""))
+    })
+}
+
+/// Opens a store that is already there and works on it.
+pub(crate) fn with<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, Trouble>
+where
+    W: Future<Output = Result<T, Trouble>>,
+{
+    require(url)?;
+    let no_runtime = |error: std::io::Error| {
+        let refusal = Refusal::new(Code::StoreUnavailable, "the store can't be opened");
+        Trouble::from(Refused { inside: Some(error.to_string()), ..refusal.into() })
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
+    runtime.block_on(async {
+        let options = ConnectOptions { readers: 1, ..ConnectOptions::default() };
+        let store = Store::connect(url, options).await.map_err(|fault| trouble(&fault, url))?;
+        work(store).await
+    })
+}
+
+/// A refusal where there is no store yet.
+fn require(url: &StoreUrl) -> Result<(), Trouble> {
+    let none = |message: String| {
+        let next = "name the store that is meant: --store sqlite:PATH, or --config PATH";
+        Err(Trouble::refused(Refusal::new(Code::NotFound, message), next))
+    };
+    match url {
+        StoreUrl::Sqlite(path) if !path.exists() => {
+            none(format!("there is no ledger at `{url}`: nothing was recorded there yet"))
+        }
+        StoreUrl::Sqlite(path) if !is_sqlite(path) => {
+            none(format!("`{}` is not a store of ours", path.display()))
+        }
+        StoreUrl::Memory => none("a store in memory is gone with its process".to_owned()),
+        StoreUrl::Sqlite(_) | StoreUrl::Postgres(_) => Ok(()),
+    }
+}
+
+/// Whether it may be a database; what can't be read may be one, and opening it says more.
+fn is_sqlite(path: &Path) -> bool {
+    let mut head = [0; SQLITE_HEAD.len()];
+    match fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)) {
+        Ok(()) => head == SQLITE_HEAD,
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    }
+}
+
+/// What is broken, as an answer.
+pub(crate) fn trouble(fault: &StoreFault, url: &StoreUrl) -> Trouble {
+    Refused {
+        inside: Some(fault.inside()),
+        next: Some(format!("look at {url}: space, permissions, reachability; --verbose says more")),
+        ..fault.refusal().into()
+    }
+    .into()
+}

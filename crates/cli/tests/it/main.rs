@@ -1,0 +1,10 @@
+//! The binary as people and programs meet it: transcripts in an environment of their own, snapshots of stdout, stderr and exit code.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod door;
+mod world;
