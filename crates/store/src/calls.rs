@@ -5,9 +5,10 @@ use countersign_core::confirm::PlanState;
 use countersign_core::digest::Digest;
 use countersign_core::effect::Effect;
 use countersign_core::gate::Permit;
-use countersign_core::ids::{GrantId, LedgerId, PlanId};
-use countersign_core::record::{CallRecord, RowStatus};
+use countersign_core::ids::{GrantId, LedgerId, PlanId, PrincipalId};
+use countersign_core::record::{CallRecord, RowKind, RowStatus};
 use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_core::role::Role;
 use countersign_core::words::UnknownWord;
 use jiff::Timestamp;
 
@@ -240,6 +241,22 @@ impl Store {
         let written = id.clone();
         self.write(move |tx| {
             tx.append(&entry, id.clone(), now);
+            Ok(())
+        })
+        .await?;
+        Ok(written)
+    }
+
+    /// A person says that the clock is right after all: a moment in the future was recorded by mistake.
+    pub async fn trust_clock(&self, by: &PrincipalId, now: Timestamp) -> Result<LedgerId, StoreFault> {
+        let (by, id) = (by.clone(), self.mint(now));
+        let written = id.clone();
+        self.write(move |tx| {
+            tx.set_clock(now)?;
+            let mut entry = Entry::new(RowKind::System, RowStatus::Success);
+            entry.principal = Some(by.clone());
+            entry.role = Some(Role::Human);
+            tx.append(&entry.with_fact("action", "trust_clock"), id.clone(), now);
             Ok(())
         })
         .await?;

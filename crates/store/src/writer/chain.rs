@@ -60,6 +60,11 @@ impl Chain {
         self.high_water.max(self.seen).and_then(|micros| Timestamp::from_microsecond(micros).ok())
     }
 
+    pub(crate) fn set_high_water(&mut self, now: Timestamp) {
+        self.high_water = Some(now.as_microsecond());
+        self.seen = None;
+    }
+
     pub(crate) fn push(&mut self, entry: &Entry, id: LedgerId, now: Timestamp) {
         let place =
             crate::ledger::Place { writer: &self.writer, sequence: self.sequence + 1, prev_hash: self.hash };

@@ -103,6 +103,13 @@ impl<'t> Tx<'t> {
         }
     }
 
+    /// Takes a moment as the latest, whatever was recorded.
+    pub(crate) fn set_clock(&mut self, now: Timestamp) -> Result<(), StoreFault> {
+        self.execute("UPDATE ledger_heads SET clock = $1", &[Cell::from(now)])?;
+        self.chain.set_high_water(now);
+        Ok(())
+    }
+
     /// Signs and keeps the heads as they will be; none where nothing was ever written.
     pub(crate) fn checkpoint(
         &mut self,

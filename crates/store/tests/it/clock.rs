@@ -1,0 +1,36 @@
+//! A clock that runs backwards: nothing whose end has to be judged goes on, until it is right again.
+
+use countersign_core::confirm::Rail;
+use countersign_core::record::{RowKind, RowStatus};
+use countersign_core::refusal::Code;
+use countersign_store::{Entry, FaultKind, HoldRefused};
+
+use crate::place::{Place, on_both};
+use crate::plans::approval;
+use crate::world::{at, hold, hold_as, permit_for};
+
+on_both!(a_clock_set_back_stops_decisions_but_not_the_ledger);
+
+async fn a_clock_set_back_stops_decisions_but_not_the_ledger(place: Place) {
+    let store = place.store().await;
+    let plan = hold(&store, "a", 1, at(0)).await.plan_id;
+    let permit = permit_for(&store, "a", at(0)).await;
+    store.append(Entry::new(RowKind::System, RowStatus::Success), at(100)).await.unwrap();
+    // It survives a restart.
+    drop(store);
+    let store = place.store().await;
+    let clock = |refusal: countersign_core::refusal::Refusal| assert_eq!(refusal.code, Code::ClockUntrusted);
+    let refused = hold_as(&store, "agent", ("write_it", "{}"), "b", at(97)).await.unwrap_err();
+    assert!(matches!(&refused, HoldRefused::Fault(fault) if fault.kind() == FaultKind::Clock));
+    clock(refused.refusal());
+    clock(store.approve(&plan, approval(Rail::Page, 97), at(97)).await.unwrap_err().refusal());
+    clock(store.open(permit, at(97)).await.unwrap_err().refusal());
+    assert_eq!(store.expire(at(97)).await.unwrap_err().kind(), FaultKind::Clock);
+    // What happened is written down all the same, and two seconds are forgiven.
+    store.append(Entry::new(RowKind::System, RowStatus::Success), at(97)).await.unwrap();
+    hold_as(&store, "agent", ("write_it", "{}"), "c", at(98)).await.unwrap();
+    // The recorded moment was the mistake: a person says so.
+    store.trust_clock(&"ann".into(), at(50)).await.unwrap();
+    hold_as(&store, "agent", ("write_it", r#"{"n":1}"#), "d", at(51)).await.unwrap();
+    assert!(hold_as(&store, "agent", ("write_it", r#"{"n":2}"#), "e", at(40)).await.is_err());
+}

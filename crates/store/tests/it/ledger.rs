@@ -1,0 +1,199 @@
+//! The ledger as its readers see it: filters, pages, summaries, exports, the audit view, and lines that others can check.
+
+use countersign_core::digest::{Digest, Domain};
+use countersign_core::effect::Effect;
+use countersign_core::mode::Mode;
+use countersign_core::record::{RowKind, RowStatus, Source};
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
+use countersign_store::ledger::{Cursor, Format, verify};
+use countersign_store::{Entry, Filter, Setter, Store};
+use serde_json::{Value, json};
+
+use crate::place::{Place, on_both};
+use crate::world::{at, hold, record};
+
+on_both!(
+    every_filter_finds_its_rows_and_no_others,
+    pages_are_stable_while_rows_are_added,
+    hostile_text_is_kept_and_found_as_text,
+    exported_lines_can_be_checked_without_us,
+    a_summary_counts,
+    the_audit_view_tells_who_decided,
+);
+
+fn entry(kind: RowKind, status: RowStatus) -> Entry {
+    Entry::new(kind, status)
+}
+
+async fn ids(store: &Store, filter: Filter) -> Vec<String> {
+    let page = store.activity(filter).await.unwrap();
+    page.rows.iter().map(|row| row.id.to_string()).collect()
+}
+
+async fn every_filter_finds_its_rows_and_no_others(place: Place) {
+    let store = place.store().await;
+    let refusal = Refusal::new(Code::RuleDenied, "no");
+    let base = record(&json!({"path": "a 100% sure_thing"}), at(1));
+    let one = store.refused(&base, &refusal, at(1)).await.unwrap();
+    let mut other = base.clone();
+    other.principal = "bob".into();
+    other.session = "s2".into();
+    other.role = Role::Human;
+    other.tool = "git:push".parse().unwrap();
+    other.plan_id = Some("pln_1".into());
+    other.arguments = json!({});
+    let mut intent = other.intent.clone().unwrap();
+    intent.operation_type = Effect::Destructive;
+    intent.reason = Some("clean up".into());
+    other.intent = Some(intent);
+    let two = store.pending(&other, at(2)).await.unwrap();
+    let three = store.append(entry(RowKind::Config, RowStatus::Success), at(3)).await.unwrap();
+    let f = Filter::default;
+    let cases: Vec<(Filter, Vec<&str>)> = vec![
+        (Filter { kind: Some(RowKind::Config), ..f() }, vec![three.as_str()]),
+        (Filter { kind: Some(RowKind::Call), ..f() }, vec![two.as_str(), one.as_str()]),
+        (Filter { status: Some(RowStatus::Pending), ..f() }, vec![two.as_str()]),
+        (Filter { server: Some("git".into()), ..f() }, vec![two.as_str()]),
+        (Filter { tool: Some("free_it".into()), ..f() }, vec![one.as_str()]),
+        (Filter { intent_type: Some(Effect::Destructive), ..f() }, vec![two.as_str()]),
+        (Filter { session_id: Some("s2".into()), ..f() }, vec![two.as_str()]),
+        (Filter { principal: Some("bob".into()), ..f() }, vec![two.as_str()]),
+        (Filter { role: Some(Role::Agent), ..f() }, vec![one.as_str()]),
+        (Filter { plan_id: Some("pln_1".into()), ..f() }, vec![two.as_str()]),
+        (Filter { code: Some("E_RULE_DENIED".into()), ..f() }, vec![one.as_str()]),
+        (Filter { q: Some("CLEAN".into()), ..f() }, vec![two.as_str()]),
+        (Filter { q: Some("100%".into()), ..f() }, vec![one.as_str()]),
+        (Filter { q: Some("sure_t".into()), ..f() }, vec![one.as_str()]),
+        (Filter { q: Some("1_0".into()), ..f() }, vec![]),
+        (Filter { start_time: Some(at(2)), ..f() }, vec![three.as_str(), two.as_str()]),
+        (Filter { start_time: Some(at(1)), end_time: Some(at(2)), ..f() }, vec![one.as_str()]),
+        (Filter { principal: Some("bob".into()), kind: Some(RowKind::Config), ..f() }, vec![]),
+    ];
+    for (filter, expect) in cases {
+        let shown = format!("{filter:?}");
+        assert_eq!(ids(&store, filter).await, expect, "{shown}");
+    }
+}
+
+async fn pages_are_stable_while_rows_are_added(place: Place) {
+    let store = place.store().await;
+    for number in 0..25 {
+        store
+            .append(entry(RowKind::Config, RowStatus::Success).with_fact("n", number), at(number))
+            .await
+            .unwrap();
+    }
+    let mut filter = Filter { kind: Some(RowKind::Config), limit: Some(10), ..Filter::default() };
+    let mut seen = Vec::new();
+    loop {
+        let page = store.activity(filter.clone()).await.unwrap();
+        seen.extend(page.rows.iter().map(|row| row.detail.as_ref().unwrap().value()["n"].as_i64().unwrap()));
+        store.append(entry(RowKind::Config, RowStatus::Success).with_fact("n", 99), at(100)).await.unwrap();
+        let Some(cursor) = page.next_cursor else { break };
+        filter.cursor = Some(cursor.to_string().parse::<Cursor>().unwrap());
+    }
+    assert_eq!(seen, (0..25).rev().collect::<Vec<i64>>());
+    for bad in ["", "x", "01ARYZ6S41000000000000000é", "' OR 1=1 --"] {
+        assert!(bad.parse::<Cursor>().is_err());
+    }
+}
+
+async fn hostile_text_is_kept_and_found_as_text(place: Place) {
+    let store = place.store().await;
+    let hostile = "x'; DROP TABLE ledger; -- \u{0} \u{202e} \n \" \\ é 名";
+    let mut odd = record(&json!({"text": hostile}), at(1));
+    odd.principal = hostile.into();
+    odd.session = hostile.into();
+    odd.intent.as_mut().unwrap().reason = Some(hostile.into());
+    let id = store.pending(&odd, at(1)).await.unwrap();
+    let row = store.activity_row(&id).await.unwrap().unwrap();
+    let visible = hostile.replace('\0', "\u{2400}");
+    assert_eq!(row.principal.unwrap().as_str(), visible);
+    assert_eq!(row.intent.unwrap().reason.unwrap(), visible);
+    assert_eq!(row.arguments.unwrap().value()["text"], hostile, "JSON has its own way to write U+0000");
+    let found = ids(&store, Filter { q: Some("DROP TABLE".into()), ..Filter::default() }).await;
+    assert_eq!(found, [id.as_str()]);
+    assert!(verify(&store, None).await.unwrap().is_clean());
+}
+
+/// Follows the chain of exported lines with nothing but the published rule: hash = H(tag ‖ 0 ‖ prev ‖ line without hash).
+async fn exported_lines_can_be_checked_without_us(place: Place) {
+    let store = place.store().await;
+    for number in 0..7 {
+        store
+            .pending(&record(&json!({"n": number, "f": 0.1, "g": 1e21}), at(number)), at(number))
+            .await
+            .unwrap();
+    }
+    let filter = Filter { limit: Some(3), ..Filter::default() };
+    let mut lines = Vec::new();
+    let mut export = store.export(filter.clone(), Format::Jsonl);
+    while let Some(text) = export.next().await.unwrap() {
+        assert!(text.lines().count() <= 3, "never more than a page in memory");
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    assert_eq!(lines.len(), 8, "seven calls and the row of the key");
+    let mut prev = Digest::of(Domain::LedgerGenesis, b"main");
+    for (index, line) in lines.iter().enumerate() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(row["sequence"], index as u64 + 1);
+        assert_eq!(row["prev_hash"], prev.hex());
+        let hash = row["hash"].as_str().unwrap();
+        let without = line.replace(&format!("\"hash\":\"{hash}\","), "");
+        assert_ne!(*line, without);
+        prev = Digest::of(Domain::LedgerRow, &[prev.bytes().as_slice(), without.as_bytes()].concat());
+        assert_eq!(hash, prev.hex());
+    }
+    let mut csv = String::new();
+    let mut export = store.export(filter, Format::Csv);
+    while let Some(text) = export.next().await.unwrap() {
+        csv.push_str(&text);
+    }
+    assert_eq!(csv.lines().count(), 9);
+    assert!(csv.starts_with("id,time,writer,sequence,kind,"));
+}
+
+async fn a_summary_counts(place: Place) {
+    let store = place.store().await;
+    for number in 0..4 {
+        store.pending(&record(&json!({}), at(number)), at(number)).await.unwrap();
+    }
+    store.append(entry(RowKind::Config, RowStatus::Error), at(5)).await.unwrap();
+    let summary = store.summary(at(1), at(10)).await.unwrap();
+    assert_eq!(summary.total, 4);
+    assert_eq!((summary.by_kind[0].name.as_str(), summary.by_kind[0].count), ("call", 3));
+    assert_eq!((summary.by_tool[0].name.as_str(), summary.by_tool[0].count), ("files:free_it", 3));
+    assert_eq!(store.summary(at(20), at(30)).await.unwrap().total, 0);
+}
+
+async fn the_audit_view_tells_who_decided(place: Place) {
+    let store = place.store().await;
+    let yes = hold(&store, "a", 1, at(0)).await.plan_id;
+    let no = hold(&store, "b", 2, at(0)).await.plan_id;
+    use countersign_core::confirm::Rail;
+    store.approve(&yes, crate::plans::approval(Rail::Page, 1), at(1)).await.unwrap();
+    store.reject(&no, "bob".into(), Rail::Cli, Some("not today".into()), at(2)).await.unwrap();
+    let mut direct = entry(RowKind::Memory, RowStatus::Success);
+    direct.principal = Some("line".into());
+    direct.role = Some(Role::Human);
+    let detail =
+        json!({"action": "direct_write", "actor_id": "eve", "entity_type": "decision", "entity_id": "dec_1"});
+    store.append(direct.with_detail(&detail), at(3)).await.unwrap();
+    let setter =
+        Setter { principal: "agent".into(), session: "s".into(), role: Role::Agent, source: Source::Mcp };
+    store.set_mode(&setter, Mode::Plan, at(4)).await.unwrap();
+    let sql =
+        "SELECT action, actor_type, actor_id, entity_type, entity_id, created_at FROM audit_log ORDER BY id";
+    let found = place.raw_texts(sql).await;
+    let found: Vec<Vec<&str>> =
+        found.iter().map(|row| row.iter().map(|text| text.as_deref().unwrap()).collect()).collect();
+    assert_eq!(
+        found,
+        [
+            ["approve", "human", "ann", "plan", yes.as_str(), "2027-01-15T08:00:01.000Z"],
+            ["reject", "human", "bob", "plan", no.as_str(), "2027-01-15T08:00:02.000Z"],
+            ["direct_write", "human", "eve", "decision", "dec_1", "2027-01-15T08:00:03.000Z"],
+        ]
+    );
+}

@@ -1,0 +1,24 @@
+//! The store's suite: the same functions on SQLite and on a real PostgreSQL, and proofs over processes, killed
+//! writers, full disks and tampered ledgers. Talks to loopback and temporary files only.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test may fail loudly and say what it left out"
+)]
+
+mod calls;
+mod clock;
+mod crash;
+mod disk;
+mod ledger;
+mod place;
+mod plans;
+mod processes;
+mod race;
+mod records;
+mod schema;
+mod tamper;
+mod world;

@@ -1,0 +1,176 @@
+//! A small world to judge calls in: one upstream, its tools, a caller. Permits come from the gate and from nowhere else.
+
+use std::sync::Arc;
+
+use countersign_core::call::{Arguments, Call, Caller, Scopes, Standing};
+use countersign_core::confirm::{Brought, Held, Kind};
+use countersign_core::digest::Digest;
+use countersign_core::gate::{
+    Draft, NoLimits, NoSchema, Permit, Snapshot, Verdict, Writes, judge, token_digest,
+};
+use countersign_core::grant::Grant;
+use countersign_core::ids::{FullName, PlanId};
+use countersign_core::intent::{Door, Spoken, Strictness, Variant};
+use countersign_core::mode::Mode;
+use countersign_core::plan::Plan;
+use countersign_core::record::{CallRecord, Source};
+use countersign_core::redact::Redactor;
+use countersign_core::role::Role;
+use countersign_core::rules::{Rule, RuleSet, Unlisted};
+use countersign_core::tool::Tool;
+use countersign_store::{Holding, Store};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// Seconds after a fixed moment.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+/// How long plans and tokens live here, in seconds.
+pub(crate) const LIFE: i64 = 300;
+
+pub(crate) fn tool(name: &str) -> Arc<Tool> {
+    let read_only = name.starts_with("get");
+    let definition = json!({
+        "name": name, "description": "a tool", "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": read_only},
+    });
+    Arc::new(Tool::read("files".into(), definition.as_object().unwrap().clone()).unwrap())
+}
+
+/// A call through the call tool that fits.
+pub(crate) fn call(principal: &str, name: &str, arguments: &str, brought: Brought) -> Call {
+    let tool = tool(name);
+    let variant = match name {
+        _ if name.starts_with("get") => Variant::Read,
+        _ if name.starts_with("delete") => Variant::Destructive,
+        _ => Variant::Write,
+    };
+    let said = json!({"intent": {"operation_type": variant.operation(), "reason": "because"}});
+    Call {
+        caller: Caller {
+            principal: principal.into(),
+            credential: None,
+            role: Role::Agent,
+            session: "s1".into(),
+            source: Source::Mcp,
+            scopes: Scopes::all(),
+        },
+        name: FullName::new("files", name),
+        standing: Standing::Accepted(tool),
+        arguments: Arguments::parse(arguments.as_bytes()).unwrap(),
+        door: Door::Router(variant),
+        intent: Spoken::read(said.as_object().unwrap()).unwrap(),
+        mode: None,
+        brought,
+    }
+}
+
+fn rules() -> RuleSet {
+    let mut free = Rule::named("free", &["files:free_*"]);
+    free.confirm = Some(Kind::None);
+    RuleSet::compile(vec![free], Unlisted::Govern).unwrap()
+}
+
+/// Judges in execute mode.
+pub(crate) fn verdict(call: Call, held: Option<&Held>, grants: &[Grant], now: Timestamp) -> Verdict {
+    let rules = rules();
+    let law = Snapshot {
+        rules: &rules,
+        strictness: Strictness::Strict,
+        configured_mode: Mode::Execute,
+        session_mode: None,
+        held,
+        grants,
+        usage: &NoLimits,
+        writes: Writes::Open,
+        schema: &NoSchema,
+        redactor: &Redactor::new(*b"salt"),
+    };
+    judge(call, &law, now)
+}
+
+/// A permit that needs no plan: a read, or a write that a rule lets through.
+pub(crate) fn permit_at_once(name: &str, arguments: &str, now: Timestamp) -> Permit {
+    match verdict(call("agent", name, arguments, Brought::default()), None, &[], now) {
+        Verdict::Go(permit) => permit,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A permit that rests on a grant.
+pub(crate) fn permit_granted(grant: &Grant, arguments: &str, now: Timestamp) -> Option<Permit> {
+    match verdict(
+        call("agent", "write_it", arguments, Brought::default()),
+        None,
+        std::slice::from_ref(grant),
+        now,
+    ) {
+        Verdict::Go(permit) => Some(permit),
+        _ => None,
+    }
+}
+
+/// Phase 1 as far as the store: a draft that has to be held.
+pub(crate) fn draft(principal: &str, name: &str, arguments: &str, now: Timestamp) -> Draft {
+    match verdict(call(principal, name, arguments, Brought::default()), None, &[], now) {
+        Verdict::Hold(draft) => draft,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A plan of its own id for a draft.
+pub(crate) fn freeze(draft: &Draft, id: u128, now: Timestamp) -> (Plan, CallRecord) {
+    let life = std::time::Duration::from_secs(LIFE.unsigned_abs());
+    let plan = draft.freeze(PlanId::mint(now, id), draft.computed_preview(), now, life);
+    (plan, draft.record.clone())
+}
+
+/// A call held under a token, without looking at the outcome.
+pub(crate) async fn hold_as(
+    store: &Store,
+    who: &str,
+    what: (&str, &str),
+    token: &str,
+    now: Timestamp,
+) -> Result<Holding, countersign_store::HoldRefused> {
+    let draft = draft(who, what.0, what.1, now);
+    let (plan, record) = freeze(&draft, hash_number(token), now);
+    let expires = now.checked_add(SignedDuration::from_secs(LIFE)).unwrap();
+    store.hold(&plan, token_digest(token), expires, record, now).await
+}
+
+/// A write held under a token.
+pub(crate) async fn hold(store: &Store, token: &str, number: u64, now: Timestamp) -> Holding {
+    let arguments = json!({"number": number}).to_string();
+    hold_as(store, "agent", ("write_it", &arguments), token, now).await.unwrap()
+}
+
+fn hash_number(text: &str) -> u128 {
+    let digest = Digest::plain(text.as_bytes());
+    u128::from_le_bytes(digest.bytes()[..16].try_into().unwrap())
+}
+
+/// Phase 2: the permit for a call that brings its token back, as the gate gives it.
+pub(crate) fn redeem(held: &Held, token: &str, now: Timestamp) -> Result<Permit, String> {
+    let plan = &held.plan;
+    let brought = Brought { token: Some(token.into()), yes: Some(true), text: None };
+    let call = call(plan.principal.as_str(), plan.tool.tool.as_str(), plan.arguments.canonical(), brought);
+    match verdict(call, Some(held), &[], now) {
+        Verdict::Redeem(redemption) => redemption.settle(None).map_err(|refused| refused.refusal.to_string()),
+        Verdict::Refuse(refused) => Err(refused.refusal.to_string()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The permit for a token of the store.
+pub(crate) async fn permit_for(store: &Store, token: &str, now: Timestamp) -> Permit {
+    let held = store.held(token_digest(token)).await.unwrap().expect("the token is known");
+    redeem(&held, token, now).unwrap()
+}
+
+/// What the ledger keeps of a call.
+pub(crate) fn record(arguments: &Value, now: Timestamp) -> CallRecord {
+    permit_at_once("free_it", &arguments.to_string(), now).record().clone()
+}
