@@ -1,5 +1,5 @@
 //! A transparent proxy on the wire alone, and a stopwatch for it: what the protocol room itself adds to a call.
-//! `relay PROGRAM ARGS…` relays stdio to a child; `relay --bench` measures the peer direct and through the relay.
+//! `relay [--http ADDR] PROGRAM ARGS…` (or a URL) relays stdio or HTTP to an upstream; `relay --bench` measures it.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -7,26 +7,36 @@
     reason = "a measuring tool may fail loudly"
 )]
 
-use std::sync::Arc;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use countersign_wire::fault::Failure;
 use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::raw;
 use countersign_wire::serve::{
-    Ctx, Description, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey, ServeOptions, Service, Session,
-    SessionId, StdioOptions, Tag, listen_http, serve_stdio,
+    Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey, ServeOptions, Service,
+    Session, SessionId, StdioOptions, Tag, listen_http, serve_stdio,
 };
 use countersign_wire::upstream::{
     Connect, Deadline, HttpSpec, Identity, Observer, Questions, RequestOptions, Spec, StdioSpec, Upstream,
 };
 
-struct Relay(Upstream);
+struct Relay(Upstream, Arc<News>);
 
-struct Deaf;
+/// Passes on what belongs to no request to every open session.
+#[derive(Default)]
+struct News(Mutex<Vec<Arc<Session>>>);
 
-impl Observer for Deaf {
-    fn notification(&self, _: Notification) {}
+impl Observer for News {
+    fn notification(&self, notification: Notification) {
+        let sessions = self.0.lock().unwrap().clone();
+        tokio::spawn(async move {
+            for session in sessions {
+                let _ = session.notify(&notification.method, notification.params.as_deref()).await;
+            }
+        });
+    }
 }
 
 impl Service for Relay {
@@ -41,6 +51,14 @@ impl Service for Relay {
             instructions: None,
             ttl_ms: 0,
         }
+    }
+
+    async fn opened(&self, session: Arc<Session>) {
+        self.1.0.lock().unwrap().push(session);
+    }
+
+    async fn closed(&self, session: Arc<Session>, _: End) {
+        self.1.0.lock().unwrap().retain(|other| !Arc::ptr_eq(other, &session));
     }
 
     async fn request(&self, ctx: Ctx, request: Request) -> Reply {
@@ -62,10 +80,32 @@ impl Service for Relay {
     }
 }
 
-async fn connect(spec: Spec) -> Upstream {
+async fn connect(spec: Spec) -> Relay {
     let client_info = raw::to_raw(&serde_json::json!({ "name": "relay", "version": "0" }));
-    let identity = Identity { client_info, capabilities: raw::empty_object() };
-    Upstream::connect(&spec, Connect::new(identity, Arc::new(Deaf))).await.unwrap()
+    let capabilities = raw::to_raw(&serde_json::json!({ "elicitation": {}, "sampling": {}, "roots": {} }));
+    let identity = Identity { client_info, capabilities };
+    let news = Arc::new(News::default());
+    let upstream = Upstream::connect(&spec, Connect::new(identity, news.clone())).await.unwrap();
+    Relay(upstream, news)
+}
+
+fn spec(program: OsString, args: impl Iterator<Item = OsString>) -> Spec {
+    match program.to_str() {
+        Some(url) if url.starts_with("http") => Spec::Http(HttpSpec::new(url)),
+        _ => {
+            let mut spec = StdioSpec::new(program, args);
+            spec.env.extend(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"));
+            Spec::Stdio(spec)
+        }
+    }
+}
+
+async fn serve_http(relay: Relay, address: &str) {
+    let options = HttpOptions::loopback(ServeOptions::new(SealKey::random()));
+    let front = HttpFront::new(Arc::new(relay), options);
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    println!("http://{}/mcp", listener.local_addr().unwrap());
+    listen_http(listener, front.routes("/mcp"), std::future::pending()).await.unwrap();
 }
 
 async fn measure(name: &str, upstream: &Upstream) -> f64 {
@@ -101,14 +141,14 @@ async fn bench() {
     let peer = own.with_file_name("peer");
     let direct = connect(Spec::Stdio(StdioSpec::new(&peer, ["legacy"]))).await;
     let relayed = connect(Spec::Stdio(StdioSpec::new(&own, [peer.as_os_str(), "legacy".as_ref()]))).await;
-    let base = measure("direct", &direct).await;
-    let stdio = measure("relay stdio", &relayed).await;
+    let base = measure("direct", &direct.0).await;
+    let stdio = measure("relay stdio", &relayed.0).await;
     let options = HttpOptions::loopback(ServeOptions::new(SealKey::random()));
-    let front = HttpFront::new(Arc::new(Relay(direct.clone())), options);
+    let front = HttpFront::new(Arc::new(direct), options);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     tokio::spawn(listen_http(listener, front.routes("/mcp"), std::future::pending()));
-    let http = measure("relay http", &connect(Spec::Http(HttpSpec::new(url))).await).await;
+    let http = measure("relay http", &connect(Spec::Http(HttpSpec::new(url))).await.0).await;
     println!(
         "added p50: stdio {:.1} µs, http {:.1} µs (client, front and upstream in one process)",
         stdio - base,
@@ -131,9 +171,15 @@ fn main() {
         if program == "--bench" {
             return bench().await;
         }
-        let upstream = connect(Spec::Stdio(StdioSpec::new(program, args))).await;
+        if program == "--http" {
+            let address = args.next().unwrap().into_string().unwrap();
+            let relay = connect(spec(args.next().unwrap(), args)).await;
+            return serve_http(relay, &address).await;
+        }
+        let relay = connect(spec(program, args)).await;
+        let upstream = relay.0.clone();
         let options = StdioOptions::new(ServeOptions::new(SealKey::random()), SessionId::new("relay"));
-        serve_stdio(Arc::new(Relay(upstream.clone())), options).await.unwrap();
+        serve_stdio(Arc::new(relay), options).await.unwrap();
         upstream.close().await;
     });
 }

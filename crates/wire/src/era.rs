@@ -131,13 +131,10 @@ pub fn meta_version(params: Option<&RawValue>) -> Option<Cow<'_, str>> {
 
 /// The era an opening request tells; `None` when it belongs to neither.
 pub fn of_opening(request: &Request) -> Option<Era> {
-    if &*request.method == "initialize" {
-        return Some(Era::Legacy);
-    }
     if &*request.method == "server/discover" || meta_version(request.params.as_deref()).is_some() {
         return Some(Era::Modern);
     }
-    None
+    (&*request.method == "initialize").then_some(Era::Legacy)
 }
 
 /// Checks what every modern request must carry.

@@ -123,6 +123,14 @@ impl Ctx {
         place_allows && is_offered(self.client().capabilities.as_deref(), method, params)
     }
 
+    /// The progress token the client's current request carries, if it wants to hear of progress.
+    pub fn progress_token(&self) -> Option<Raw> {
+        match &*lock(&self.0.place) {
+            Place::Live(live) => live.token.clone(),
+            Place::Parked { .. } | Place::Finished(_) | Place::Done => None,
+        }
+    }
+
     /// Sends a notification that belongs to this request, before its reply and in order.
     pub async fn notify(&self, method: &str, params: Option<&RawValue>) -> Result<(), Gone> {
         self.relay(Notification::new(method, params.map(ToOwned::to_owned))).await

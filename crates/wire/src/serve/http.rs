@@ -45,6 +45,8 @@ pub struct HttpOptions {
     pub allowed_origins: Vec<String>,
     /// How often a quiet stream says that it is alive.
     pub keep_alive: Duration,
+    /// How long a reply may take before its client gets a stream to wait on instead of silence.
+    pub stream_after: Duration,
     /// How long a session may go unused.
     pub session_idle: Duration,
     /// How many sessions may be open.
@@ -59,6 +61,7 @@ impl HttpOptions {
             allowed_hosts: ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec(),
             allowed_origins: Vec::new(),
             keep_alive: Duration::from_secs(15),
+            stream_after: Duration::from_millis(200),
             session_idle: Duration::from_secs(24 * 3600),
             max_sessions: 10_000,
         }

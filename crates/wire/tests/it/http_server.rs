@@ -138,6 +138,10 @@ async fn modern_streams_parks_and_hangs_up() {
     let done = http("POST", &url, &headers("ask"), &modern_call(4, &retry)).await.json().await;
     assert_eq!(done["result"]["answer"], json!({"action": "accept"}));
 
+    // A reply that takes long gets a stream to wait on.
+    let late = http("POST", &url, &headers("late"), &modern_call(6, r#""name":"late""#)).await;
+    assert_eq!(late.header("content-type"), "text/event-stream");
+
     // Hanging up is cancelling.
     let body = modern_call(5, r#""name":"wait""#);
     let waiting = tokio::spawn(async move { http("POST", &url, &headers("wait"), &body).await });

@@ -88,6 +88,10 @@ impl House {
                 self.tell(Event::Cancelled);
                 Ok(raw("{}"))
             }
+            "late" => {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                Ok(raw("{}"))
+            }
             "panic" => panic!("as told"),
             "progress" => {
                 let token = raw::get_in(&params, &["_meta", "progressToken"]).unwrap();

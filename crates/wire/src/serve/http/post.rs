@@ -134,10 +134,15 @@ impl<S: Service> HttpFront<S> {
         let (outlet, mut messages) = mpsc::channel(QUEUE);
         let session = &entry.session;
         self.front.launch(session, outlet, request).await;
-        match messages.recv().await {
+        match self.first(&mut messages).await {
             Some(out) if out.end != Ending::Open => guard::json(StatusCode::OK, out.bytes),
             first => self.stream_legacy(entry, first, messages),
         }
+    }
+
+    /// The first message, unless it takes so long that the client should have a stream meanwhile.
+    async fn first(&self, messages: &mut mpsc::Receiver<Out>) -> Option<Out> {
+        tokio::time::timeout(self.options.stream_after, messages.recv()).await.unwrap_or_default()
     }
 
     /// Replies of a legacy request as events that can be taken up again.
@@ -226,7 +231,7 @@ impl<S: Service> HttpFront<S> {
         let ctx = self.front.launch(&session, outlet, request).await;
         // Dropped with this future or with the stream: a client that disconnects has cancelled.
         let hangup = ctx.map(|ctx| Hangup::new(ctx, id));
-        match messages.recv().await {
+        match self.first(&mut messages).await {
             Some(Out { bytes, end: Ending::Result }) => guard::json(StatusCode::OK, bytes),
             Some(Out { bytes, end: Ending::Error(code) }) => guard::json(status_of(code), bytes),
             first => stream::from_messages(first, messages, hangup, self.options.keep_alive),

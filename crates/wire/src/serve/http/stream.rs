@@ -22,6 +22,9 @@ use crate::serve::ctx::Ctx;
 use crate::serve::events::Reader;
 use crate::serve::{Service, Tag};
 
+/// How soon a client that lost its stream should come back.
+const RETRY_MS: u32 = 1000;
+
 /// Cancels a request whose client hung up.
 pub(super) struct Hangup {
     ctx: Ctx,
