@@ -114,6 +114,7 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended; all others are mistakes")]
 fn answer(error: &clap::Error, tree: &clap::Command, hasty: &Hasty) -> Outcome {
     let text = error.render();
     let help = |text: &clap::builder::StyledStr| {

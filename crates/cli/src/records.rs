@@ -37,7 +37,7 @@ pub(crate) fn locate(named: Option<&StoreUrl>, cli: &Cli) -> Result<StoreUrl, Tr
     let text = settled.gateway.store.text().unwrap_or_else(|| Secret::new(DEFAULT));
     Ok(match parse(text.expose())? {
         StoreUrl::Sqlite(path) => StoreUrl::file(files.folder.join(path)),
-        other => other,
+        other @ (StoreUrl::Memory | StoreUrl::Postgres(_)) => other,
     })
 }
 

@@ -15,19 +15,22 @@ pub(crate) fn usage(error: &clap::Error, tree: &clap::Command, words: &[String])
     let mut command = vec![PROGRAM.to_owned()];
     command.extend_from_slice(words);
     let next = format!("{} --help", command.join(" "));
-    let (reason_code, message) = match error.kind() {
-        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            ("command_missing", format!("`{}` needs a command: {}", command.join(" "), commands(tree, words)))
-        }
-        _ => say(error, &found),
+    let missing = [ErrorKind::MissingSubcommand, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+    let (reason_code, message) = if missing.contains(&error.kind()) {
+        ("command_missing", format!("`{}` needs a command: {}", command.join(" "), commands(tree, words)))
+    } else {
+        say(error, &found)
     };
     Usage { message, reason_code, next }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "clap's kinds are open-ended; others are said in its own first line"
+)]
 fn say(error: &clap::Error, found: &Found<'_>) -> (&'static str, String) {
     let arg = found.arg();
     let value = found.first(ContextKind::InvalidValue);
-    // clap's kinds are open-ended: what we do not know is said in its own first line.
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let name = found.first(ContextKind::InvalidSubcommand);

@@ -6,5 +6,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod activity;
+mod configuration;
 mod door;
+mod examples;
+mod ledger;
+mod mask;
+mod policy;
+mod tampered;
 mod world;

@@ -71,21 +71,20 @@ pub(crate) fn run(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
 
 /// An export is evidence: it never replaces another file.
 pub(super) fn create(path: &Path) -> Result<File, Trouble> {
-    File::create_new(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
+    File::create_new(path).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
             let message = format!("`{}` exists and is not replaced", path.display());
             Trouble::usage("file_exists", message, "name another file, or remove it first")
+        } else {
+            unwritable(path, &error)
         }
-        _ => unwritable(path, &error),
     })
 }
 
 /// A file that can't be written.
 pub(super) fn unwritable(path: &Path, error: &io::Error) -> Trouble {
-    let why = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such folder".to_owned(),
-        _ => why(error),
-    };
+    let is_lost = error.kind() == io::ErrorKind::NotFound;
+    let why = if is_lost { "there is no such folder".to_owned() } else { why(error) };
     Trouble::Output(format!("can't write `{}`: {why}", path.display()))
 }
 

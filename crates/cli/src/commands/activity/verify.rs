@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Verify, url: &StoreUrl, voice: Voice) -> Outcome {
             let refusal = Refusal::new(Code::LedgerTampered, format!("{} {what}", place(bad)));
             let refusal = refusal.because(reason).with("first_bad", json!(bad));
             let mut refused = Refused::from(refusal);
-            refused.findings = found(&report, bad, took);
+            refused.findings = found(&report, took);
             refused.data = data;
             refused.warnings = warnings(&report);
             refused.next = Some(next(bad));
@@ -79,30 +79,26 @@ fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
         more => format!("{more} checkpoints"),
     };
     format!(
-        "{} {} rows of {} are as they were written\n{}",
+        "{} {} of {} are as they were written\n{}",
         paint(GOOD, "✓"),
-        report.rows,
+        rows(report.rows),
         chains(report.writers),
         paint(DIM, format_args!("{head}{against}, {}\n", span(took)))
     )
 }
 
-fn found(report: &Report, bad: &Bad, took: Duration) -> String {
-    let (_, what) = words(bad.why);
+fn found(report: &Report, took: Duration) -> String {
     format!(
-        "{} {} {what}\n{}",
+        "{} {} of {} are as they were written, then one is not\n{}",
         paint(BAD, "✗"),
-        place(bad),
-        paint(
-            DIM,
-            format_args!(
-                "{} good rows of {} before it, {}\n",
-                report.rows,
-                chains(report.writers),
-                span(took)
-            )
-        )
+        rows(report.rows),
+        chains(report.writers),
+        paint(DIM, format_args!("{}\n", span(took)))
     )
+}
+
+fn rows(rows: u64) -> String {
+    if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
 }
 
 fn chains(writers: u64) -> String {

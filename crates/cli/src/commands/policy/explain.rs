@@ -25,8 +25,9 @@ use crate::output::{BAD, BOLD, Column, DIM, GOOD, NAME, Table, WARN, paint, visi
 /// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign policy explain --tool github:delete_repo --mode execute
-  countersign policy explain --tool github:create_issue --args '{\"title\":\"hello\"}' --sensitivity private
-  countersign policy explain --tool notes:wipe_all --annotations '{\"readOnlyHint\":true}' --json";
+  countersign policy explain --tool github:push --args '{\"force\":true}'
+  countersign policy explain --tool github:create_issue --sensitivity private
+  countersign policy explain --tool notes:wipe_all --role human --json";
 
 /// What `policy explain` takes.
 #[derive(Args, Debug)]
@@ -124,11 +125,11 @@ fn declared(args: &Explain, config: &Config, input: &ExplainInput) -> Map<String
 /// A strict JSON object, as the gateway itself would take it.
 fn object(option: &str, text: &str) -> Result<Arguments, Trouble> {
     Arguments::parse(text.as_bytes()).map_err(|fault| {
-        let reason = match fault {
-            ArgumentFault::NotStrict(_) => "arguments_not_strict",
-            ArgumentFault::NotAnObject => "arguments_invalid",
+        let (reason, why) = match fault {
+            ArgumentFault::NotStrict(why) => ("arguments_not_strict", why.to_string()),
+            ArgumentFault::NotAnObject => ("arguments_invalid", "must be a JSON object".to_owned()),
         };
-        let refusal = Refusal::new(Code::ArgumentsInvalid, format!("`{option}`: {fault}")).because(reason);
+        let refusal = Refusal::new(Code::ArgumentsInvalid, format!("`{option}`: {why}")).because(reason);
         Trouble::refused(refusal, format!("{option} '{{\"name\": \"value\"}}'"))
     })
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use countersign_core::config::{self, CaseOutcome, Outcome as CaseResult};
+use countersign_core::config::{self, Case, CaseOutcome, Outcome as CaseResult};
 use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
 use serde_json::{Map, json};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -64,9 +65,7 @@ pub(crate) fn run(args: &Test, cli: &Cli) -> Outcome {
     refused.findings = format!("{lines}\n");
     refused.data = data;
     let first = config.tests.iter().zip(&outcomes).find(|(_, outcome)| outcome.outcome == CaseResult::Failed);
-    refused.next = first.map(|(case, _)| {
-        format!("countersign policy explain --tool {}", visible(&case.input.tool.to_string()))
-    });
+    refused.next = first.map(|(case, _)| explain_line(case, cli));
     Err(refused.into())
 }
 
@@ -81,6 +80,40 @@ fn files(args: &Test, cli: &Cli) -> Result<ConfigFiles, Trouble> {
     let known: Vec<Option<PathBuf>> = files.sources.iter().map(|source| real(&source.name)).collect();
     files.sources.extend(further.sources.into_iter().filter(|source| !known.contains(&real(&source.name))));
     Ok(files)
+}
+
+/// The command that tells how a case comes out as it does.
+fn explain_line(case: &Case, cli: &Cli) -> String {
+    let input = &case.input;
+    let mut line = "countersign policy explain".to_owned();
+    let mut add = |option: &str, value: &str| line.push_str(&format!(" {option} {}", quoted(value)));
+    for path in &cli.config {
+        add("--config", &path.display().to_string());
+    }
+    add("--tool", &input.tool.to_string());
+    if !input.arguments.value().is_empty() {
+        add("--args", input.arguments.canonical());
+    }
+    if let Some(mode) = input.mode {
+        add("--mode", mode.as_str());
+    }
+    if input.role != Role::Agent {
+        add("--role", input.role.as_str());
+    }
+    if let Some(way) = input.way {
+        add("--variant", way.as_str());
+    }
+    if let Some(annotations) = &input.annotations {
+        add("--annotations", &serde_json::Value::from(annotations.clone()).to_string());
+    }
+    line
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let word = visible(word);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@%+=".contains(letter);
+    if word.chars().all(is_plain) { word.into_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 fn lines(outcomes: &[CaseOutcome]) -> String {

@@ -1,0 +1,203 @@
+//! `countersign serve`: the gateway on stdio or HTTP. Stdout carries protocol only; everything for people goes to stderr.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use countersign_core::call::Scopes;
+use countersign_core::config::{AgentAuth, Config, Reads, Surface};
+use countersign_core::ids::{PrincipalId, SessionId};
+use countersign_core::mode::Mode;
+use countersign_core::record::Source;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
+use countersign_gateway::assemble::{Surroundings, assemble, frame_limits};
+use countersign_gateway::http;
+use countersign_gateway::line::Principal;
+use countersign_gateway::service::Face;
+use countersign_store::{ConnectOptions, ReadRows, Store, StoreUrl};
+use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions, listen_http};
+
+use crate::answer::{Answer, Outcome, Refused, Trouble};
+use crate::cli::Cli;
+use crate::{config_file, environment, records};
+
+/// What `serve` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Serve this process's stdin and stdout; the default
+    #[arg(long, conflicts_with = "http")]
+    stdio: bool,
+
+    /// Serve streamable HTTP at this address; without one, at `gateway.listen`
+    #[arg(long, value_name = "ADDR", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "absent, given without an address, given with one")]
+    http: Option<Option<SocketAddr>>,
+
+    /// Who is on a stdio line: agent or human
+    #[arg(long, default_value = "agent", value_name = "ROLE")]
+    role: String,
+
+    /// The default mode of sessions: ask, plan or execute
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+
+    /// What hosts see: router or direct
+    #[arg(long, value_name = "SURFACE")]
+    surface: Option<Surface>,
+
+    /// Take up the session of this name again, with its mode and open plans
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+}
+
+/// Serves until the line closes or the process is told to stop.
+pub(crate) fn run(args: &Serve, cli: &Cli) -> Outcome {
+    let role: Role = args.role.parse().map_err(|_| {
+        let message = format!("invalid role `{}`: must be agent or human", args.role);
+        Trouble::usage("invalid_value", message, "countersign serve --role agent")
+    })?;
+    let served = Served::read(args, cli, role)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| broken("the runtime can't be started", &error))?;
+    banner(match role {
+        Role::Agent => "MCP server starting in AGENT mode (restricted)",
+        Role::Human => "MCP server starting in HUMAN mode (full access)",
+    });
+    runtime.block_on(served.serve())
+}
+
+/// Everything `serve` needs, read before anything starts.
+struct Served {
+    config: Config,
+    store: StoreUrl,
+    around: Surroundings,
+    local: Principal,
+    session: SessionId,
+    http: Option<SocketAddr>,
+}
+
+impl Served {
+    fn read(args: &Serve, cli: &Cli, role: Role) -> Result<Self, Trouble> {
+        let files = config_file::require(&cli.config)?;
+        let parsed = files.parse()?;
+        let mut config = parsed
+            .settle(&|reference| files.look_up(reference))
+            .map_err(|found| files.invalid(&found))?;
+        config.gateway.mode = args.mode.unwrap_or(config.gateway.mode);
+        let name = match &args.session {
+            Some(name) => SessionId::new(format!("stdio:{name}")),
+            None => SessionId::new(format!("stdio:{}", uuid::Uuid::new_v4())),
+        };
+        let local = Principal {
+            id: PrincipalId::new(format!("local-{role}")),
+            role,
+            credential: None,
+            scopes: Scopes { max_mode: config.gateway.max_mode, ..Scopes::all() },
+            session: Some(name.clone()),
+            surface: args.surface.unwrap_or(config.gateway.surface),
+            source: Source::Mcp,
+        };
+        Ok(Self {
+            store: records::locate(None, cli)?,
+            around: Surroundings {
+                ambient: std::env::vars_os().collect(),
+                folder: absolute(&files.folder),
+                desk_url: None,
+            },
+            http: args.http.map(|address| address.unwrap_or(config.gateway.listen)),
+            local,
+            session: name,
+            config,
+        })
+    }
+
+    async fn serve(self) -> Outcome {
+        let options = ConnectOptions {
+            reads: match self.config.ledger.reads {
+                Reads::Soon => ReadRows::Soon,
+                Reads::Sync => ReadRows::Sync,
+            },
+            ..ConnectOptions::default()
+        };
+        let store = Store::connect(&self.store, options).await.map_err(|fault| records::fault(&fault))?;
+        let recovered = store.recover(jiff::Timestamp::now()).await.map_err(|fault| records::fault(&fault))?;
+        if recovered.plans > 0 {
+            banner(&format!("{} plans were under way when the last gateway died: outcome unknown", recovered.plans));
+        }
+        let (house, _keeper) = assemble(&self.config, store.clone(), &self.around).map_err(|cannot| {
+            let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
+            Trouble::refused(refusal, "countersign policy check")
+        })?;
+        let openness = self.config.gateway.agent_auth;
+        let face = Face::new(Arc::clone(&house), self.local, openness);
+        let mut serve = ServeOptions::new(SealKey::random());
+        serve.limits = frame_limits(&self.config);
+        let ended = match self.http {
+            None => {
+                let options = StdioOptions::new(serve, wire::SessionId::new(self.session.as_str()));
+                wire::serve_stdio(Arc::new(face), options).await
+            }
+            Some(address) => {
+                refuse_open(address, openness)?;
+                let (router, front) = http::routes(Arc::clone(&house), face, HttpOptions::loopback(serve));
+                let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
+                    let refusal = Refusal::new(Code::StoreUnavailable, format!("can't listen on {address}: {error}"));
+                    Trouble::refused(refusal, "name a free address: countersign serve --http 127.0.0.1:0")
+                })?;
+                let local = listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
+                banner(&format!("listening on http://{local}/mcp"));
+                let served = listen_http(listener, router, stopped()).await;
+                front.shutdown().await;
+                served
+            }
+        };
+        for upstream in house.upstreams.load().values() {
+            upstream.close().await;
+        }
+        store.flush().await.map_err(|fault| records::fault(&fault))?;
+        ended.map_err(|error| broken("serving ended", &error))?;
+        Ok(Answer::default())
+    }
+}
+
+/// Anything but loopback needs credentials on every line.
+fn refuse_open(address: SocketAddr, openness: AgentAuth) -> Result<(), Trouble> {
+    if address.ip().is_loopback() || openness == AgentAuth::Required {
+        return Ok(());
+    }
+    let message = format!("`{address}` is reachable by others, and agent lines need no credential");
+    let next = "write agent_auth = \"required\" under [gateway], or listen on 127.0.0.1";
+    Err(Trouble::refused(Refusal::new(Code::ConfigInvalid, message), next))
+}
+
+fn absolute(folder: &std::path::Path) -> std::path::PathBuf {
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+}
+
+/// A line for people, on stderr. One that can't be read by anyone is no reason to stop.
+fn banner(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+async fn stopped() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = interrupt => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    let _ = interrupt.await;
+}
+
+fn broken(what: &str, error: &std::io::Error) -> Trouble {
+    let refusal = Refusal::new(Code::StoreUnavailable, what.to_owned());
+    Refused { inside: Some(error.to_string()), ..refusal.into() }.into()
+}

@@ -1,0 +1,53 @@
+//! Where a configuration is found, and what is said where there is none.
+
+use crate::world::{World, all};
+
+fn mode(mode: &str) -> String {
+    format!("[gateway]\nmode = \"{mode}\"\n")
+}
+
+/// The mode a call would have: tells which file was read.
+#[track_caller]
+fn read(world: &World, variables: &[(&str, &str)], args: &[&str]) -> String {
+    let args = [&["policy", "explain", "--tool", "a:b", "--json"], args].concat();
+    world.run_with(variables, &args).envelope()["data"]["explained"]["mode"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_nearest_configuration_wins() {
+    let world = World::new();
+    assert_eq!(read(&world, &[], &[]), "ask", "the default");
+    world.write("../home/.config/countersign/countersign.toml", &mode("plan"));
+    if cfg!(target_os = "linux") {
+        assert_eq!(read(&world, &[], &[]), "plan", "the platform's folder");
+        assert_eq!(read(&world, &[("XDG_CONFIG_HOME", "/nowhere")], &[]), "ask");
+    }
+    world.write("countersign.toml", &mode("execute"));
+    assert_eq!(read(&world, &[], &[]), "execute", "this folder");
+    world.write("named.toml", &mode("plan"));
+    assert_eq!(read(&world, &[("COUNTERSIGN_CONFIG", "named.toml")], &[]), "plan", "the environment");
+    world.write("given.toml", &mode("ask"));
+    assert_eq!(
+        read(&world, &[("COUNTERSIGN_CONFIG", "named.toml")], &["--config", "given.toml"]),
+        "ask",
+        "the flag"
+    );
+    let both = ["--config", "given.toml", "--config", "countersign.toml"];
+    assert_eq!(read(&world, &[], &both), "execute", "of several the later wins");
+}
+
+#[test]
+fn what_can_not_be_read_is_said() {
+    let world = World::new();
+    world.write("folder/x", "").write("latin.toml", "");
+    std::fs::write(world.work().join("latin.toml"), b"# caf\xe9\n").unwrap();
+    insta::assert_snapshot!(all([
+        world.run(&["policy", "check"]),
+        world.run(&["policy", "check", "--config", "absent.toml"]),
+        world.run(&["policy", "check", "--config", "folder"]),
+        world.run(&["policy", "check", "--config", "latin.toml"]),
+        world.run_with(&[("COUNTERSIGN_CONFIG", "gone.toml")], &["activity", "list"]),
+    ]));
+    let envelope = world.run(&["policy", "check", "--json"]).envelope();
+    assert_eq!(envelope["errors"][0]["details"]["reason_code"], "config_unreadable");
+}
