@@ -212,7 +212,7 @@ pub struct ServeOptions {
     pub seal: SealKey,
     /// How long a parked request waits for the client's answer.
     pub park_ttl: Duration,
-    /// At most this many requests of one line or session run at once; the next ones wait in the transport.
+    /// At most this many requests of one line (stdio) or principal (HTTP) run at once; sixteen times as many may wait.
     pub in_flight: usize,
 }
 

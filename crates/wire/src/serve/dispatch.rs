@@ -16,9 +16,6 @@ use crate::frame::{self, Id, Notification, Reply, Request, Response, RpcError, c
 use crate::line::{Ending, Out};
 use crate::raw::{self, Raw};
 
-/// Requests that may wait for their turn, as a multiple of those that may run.
-const QUEUE_FACTOR: usize = 16;
-
 /// What both transports share.
 pub(crate) struct Front<S> {
     pub(crate) service: Arc<S>,
@@ -90,19 +87,10 @@ impl<S: Service> Front<S> {
             reply_now(&outlet, &request.id, Err(error)).await;
             return None;
         }
-        if session.in_flight() >= self.options.in_flight.saturating_mul(QUEUE_FACTOR) {
-            reply_now(
-                &outlet,
-                &request.id,
-                Err(RpcError::new(code::INTERNAL, "too many requests in flight")),
-            )
-            .await;
-            return None;
-        }
         let token =
             request.params.as_deref().and_then(|params| raw::get_in(params, &["_meta", "progressToken"]));
         let live = Live { id: request.id.clone(), outlet, token: token.map(ToOwned::to_owned) };
-        if modern && let Some(state) = Parking::state_of(&request) {
+        if modern && let Some(state) = self.parking.state_of(&request) {
             return self.resume(session, live, &state, &request).await;
         }
         let ctx = Ctx::new(Setting {
@@ -161,10 +149,10 @@ impl<S: Service> Front<S> {
             (Era::Modern, method) if era::is_legacy_only(method) => Err(RpcError::method_not_found(method)),
             (Era::Legacy | Era::Modern, _) => {
                 // Held while the request runs: a flood of one client waits here, not in the service.
-                let permit = session.turn().await;
-                let reply = self.service.request(ctx.clone(), request).await;
-                drop(permit);
-                reply
+                match session.turn().await {
+                    Some(_turn) => self.service.request(ctx.clone(), request).await,
+                    None => Err(RpcError::new(code::INTERNAL, "too many requests in flight")),
+                }
             }
         };
         guard.answer(reply).await;

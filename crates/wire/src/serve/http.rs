@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ::http::{HeaderMap, HeaderName, Method, StatusCode};
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 use super::dispatch::Front;
 use super::events::EventLog;
-use super::session::{Client, Outlet, Saved, Seat, Session, SessionId, lock};
+use super::session::{Client, Outlet, Saved, Seat, Session, SessionId, Turns, lock};
 use super::{End, HttpRefusal, Opening, ServeOptions, Service, Tag, Transport};
 use crate::era::Version;
 
@@ -103,6 +103,8 @@ pub struct HttpFront<S> {
     pub(super) front: Arc<Front<S>>,
     pub(super) options: HttpOptions,
     sessions: Mutex<HashMap<SessionId, Arc<Entry>>>,
+    /// What each principal has running, whatever its sessions.
+    turns: Mutex<HashMap<Arc<str>, Weak<Turns>>>,
 }
 
 impl<S: Service> HttpFront<S> {
@@ -112,6 +114,7 @@ impl<S: Service> HttpFront<S> {
             front: Front::new(service, options.serve.clone()),
             options,
             sessions: Mutex::default(),
+            turns: Mutex::default(),
         })
     }
 
@@ -184,6 +187,7 @@ impl<S: Service> HttpFront<S> {
 
     fn seat(&self, id: SessionId, path: Arc<str>, tag: Tag, version: Version, client: Client) -> Arc<Entry> {
         let news = EventLog::new(0);
+        let turns = self.turns(&tag);
         let session = Session::new(
             Seat {
                 id,
@@ -195,7 +199,7 @@ impl<S: Service> HttpFront<S> {
                 outlet: Outlet::Log(news.clone()),
                 parking: self.front.parking.clone(),
             },
-            self.options.serve.in_flight,
+            turns,
         );
         Arc::new(Entry {
             session,
@@ -204,6 +208,18 @@ impl<S: Service> HttpFront<S> {
             next_stream: AtomicU64::new(1),
             used: Mutex::new(Instant::now()),
         })
+    }
+
+    /// The turns of a principal, shared by all its requests.
+    pub(super) fn turns(&self, tag: &Tag) -> Arc<Turns> {
+        let mut all = lock(&self.turns);
+        if let Some(turns) = all.get(&tag.key).and_then(Weak::upgrade) {
+            return turns;
+        }
+        all.retain(|_, turns| turns.strong_count() > 0);
+        let turns = Turns::new(self.options.serve.in_flight);
+        all.insert(tag.key.clone(), Arc::downgrade(&turns));
+        turns
     }
 
     /// The session a request names: known, or brought back by the service; only for its own principal.

@@ -22,7 +22,7 @@ use super::session::lock;
 use crate::frame::{Reply, Request, RpcError};
 use crate::raw::{self, Raw};
 
-/// Marks a `requestState` as ours; any other passes to the service untouched.
+/// Marks a `requestState` as one of a gateway like ours; the instance's own mark follows.
 const PREFIX: &str = "cs1.";
 const HANDLE: usize = 16;
 /// Most requests that may wait at once.
@@ -63,11 +63,11 @@ impl SealKey {
             .ok()?;
         let mut whole = nonce.to_vec();
         whole.append(&mut sealed);
-        Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(whole)))
+        Some(URL_SAFE_NO_PAD.encode(whole))
     }
 
-    fn open(&self, state: &str, binding: &[u8]) -> Option<[u8; HANDLE]> {
-        let mut whole = URL_SAFE_NO_PAD.decode(state.strip_prefix(PREFIX)?).ok()?;
+    fn open(&self, sealed: &str, binding: &[u8]) -> Option<[u8; HANDLE]> {
+        let mut whole = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, sealed) = whole.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         self.0.open_in_place(nonce, Aad::from(binding), sealed).ok()?.as_ref().try_into().ok()
@@ -110,6 +110,8 @@ struct Parked {
 /// All requests that wait for their clients.
 pub(crate) struct Parking {
     key: SealKey,
+    /// Tells our states from those of another gateway behind us; any but ours passes to the service untouched.
+    mark: String,
     ttl: Duration,
     waiting: Mutex<HashMap<[u8; HANDLE], Parked>>,
 }
@@ -128,7 +130,11 @@ pub(crate) struct Return {
 
 impl Parking {
     pub(crate) fn new(key: SealKey, ttl: Duration) -> Arc<Self> {
-        Arc::new(Self { key, ttl, waiting: Mutex::default() })
+        let mut instance = [0u8; 6];
+        // Without randomness the mark is merely not unique; the seal still holds.
+        let _ = SystemRandom::new().fill(&mut instance);
+        let mark = format!("{PREFIX}{}.", URL_SAFE_NO_PAD.encode(instance));
+        Arc::new(Self { key, mark, ttl, waiting: Mutex::default() })
     }
 
     fn binding(ctx_key: &str, method: &str) -> Vec<u8> {
@@ -140,7 +146,8 @@ impl Parking {
         let mut handle = [0u8; HANDLE];
         SystemRandom::new().fill(&mut handle).map_err(|_| AskFault::Gone)?;
         let binding = Self::binding(&ctx.session().tag().key, ctx.method());
-        let state = self.key.seal(&handle, &binding).ok_or(AskFault::Gone)?;
+        let sealed = self.key.seal(&handle, &binding).ok_or(AskFault::Gone)?;
+        let state = format!("{}{sealed}", self.mark);
         let questions: Vec<(String, Question)> = questions
             .into_iter()
             .enumerate()
@@ -182,19 +189,19 @@ impl Parking {
         wait.abort_handle()
     }
 
-    /// Whether a request is a retry of a parked one: `Some(state)` only where the state is ours.
-    pub(crate) fn state_of(request: &Request) -> Option<String> {
+    /// Whether a request is a retry of a parked one: the sealed part of its state, only where the state is ours.
+    pub(crate) fn state_of(&self, request: &Request) -> Option<String> {
         let params = request.params.as_deref()?;
         memchr::memmem::find(params.get().as_bytes(), b"requestState")?;
         let state = raw::get_str(params, "requestState")?;
-        state.starts_with(PREFIX).then(|| state.into_owned())
+        state.strip_prefix(&*self.mark).map(str::to_owned)
     }
 
     /// Takes a parked request out, for good, and hands the answers to whoever asked.
-    pub(crate) fn take(&self, state: &str, tag_key: &str, request: &Request) -> Result<Return, RpcError> {
+    pub(crate) fn take(&self, sealed: &str, tag_key: &str, request: &Request) -> Result<Return, RpcError> {
         let refuse = || RpcError::invalid_params("`requestState` is unknown, expired or already used");
         let binding = Self::binding(tag_key, &request.method);
-        let handle = self.key.open(state, &binding).ok_or_else(refuse)?;
+        let handle = self.key.open(sealed, &binding).ok_or_else(refuse)?;
         let parked = {
             let mut waiting = lock(&self.waiting);
             let same = waiting
@@ -234,6 +241,6 @@ mod tests {
         let mut forged = state.clone();
         forged.pop();
         assert_eq!(key.open(&forged, b"ann\0tools/call"), None);
-        assert_eq!(key.open("cs1.", b""), None);
+        assert_eq!(key.open("", b""), None);
     }
 }

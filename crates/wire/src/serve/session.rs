@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -111,6 +111,41 @@ struct Listen {
     outlet: mpsc::Sender<Out>,
 }
 
+/// How many requests may run and wait at once: those of a line, or all of a principal over HTTP.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    running: Semaphore,
+    waiting: AtomicUsize,
+    most_waiting: usize,
+}
+
+impl Turns {
+    /// Requests that may wait, as a multiple of those that may run.
+    const QUEUE_FACTOR: usize = 16;
+
+    pub(crate) fn new(in_flight: usize) -> Arc<Self> {
+        let in_flight = in_flight.clamp(1, Semaphore::MAX_PERMITS);
+        Arc::new(Self {
+            running: Semaphore::new(in_flight),
+            waiting: AtomicUsize::new(0),
+            most_waiting: in_flight.saturating_mul(Self::QUEUE_FACTOR),
+        })
+    }
+
+    async fn take(&self) -> Option<SemaphorePermit<'_>> {
+        if let Ok(permit) = self.running.try_acquire() {
+            return Some(permit);
+        }
+        if self.waiting.fetch_add(1, Ordering::AcqRel) >= self.most_waiting {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        let permit = self.running.acquire().await.ok();
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        permit
+    }
+}
+
 /// What a session is made of.
 pub(crate) struct Seat {
     pub(crate) id: SessionId,
@@ -132,7 +167,7 @@ pub struct Session {
     ended: Signal,
     /// Wakes whoever waits for the last request to end.
     left: Notify,
-    turns: Semaphore,
+    turns: Arc<Turns>,
     /// Whether more than `server/discover` was asked.
     used: AtomicBool,
 }
@@ -149,7 +184,7 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(seat: Seat, in_flight: usize) -> Arc<Self> {
+    pub(crate) fn new(seat: Seat, turns: Arc<Turns>) -> Arc<Self> {
         Arc::new(Self {
             seat,
             asks: AskTable::default(),
@@ -157,7 +192,7 @@ impl Session {
             listens: Mutex::default(),
             ended: Signal::default(),
             left: Notify::new(),
-            turns: Semaphore::new(in_flight.clamp(1, Semaphore::MAX_PERMITS)),
+            turns,
             used: AtomicBool::new(false),
         })
     }
@@ -337,9 +372,9 @@ impl Session {
         !self.used.load(Ordering::Relaxed)
     }
 
-    /// Waits for a turn to run a request.
+    /// Waits for a turn to run a request; `None` when too many wait already.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.turns.acquire().await.ok()
+        self.turns.take().await
     }
 
     /// Returns when no request is in flight; open listen streams do not count.

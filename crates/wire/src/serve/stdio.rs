@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use super::dispatch::{Front, reply_now, reply_out};
-use super::session::{Client, Outlet, Seat, Session, SessionId};
+use super::session::{Client, Outlet, Seat, Session, SessionId, Turns};
 use super::{End, HeaderMap, Notice, Opening, ServeOptions, Service, Tag, Transport};
 use crate::era::{self, Era, Version};
 use crate::frame::{self, Frame, Id, Malformed, Message, Request, RpcError, code};
@@ -194,7 +194,7 @@ impl<S: Service> Desk<S> {
                 outlet: Outlet::Line(self.outlet.downgrade()),
                 parking: self.front.parking.clone(),
             },
-            self.front.options.in_flight,
+            Turns::new(self.front.options.in_flight),
         );
         self.session = Some(session.clone());
         self.front.service.opened(session.clone()).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use countersign_wire::fault::Failure;
 use countersign_wire::frame::{Notification, Reply, Request, RpcError};
+use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
     Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Notice, Opening, SealKey, ServeOptions,
@@ -172,6 +173,11 @@ impl Service for House {
 
     async fn notification(&self, _: Arc<Session>, notification: Notification) {
         self.tell(Event::Notification(notification));
+    }
+
+    async fn mirrors(&self, _: &Arc<Session>, tool: &str) -> Option<Arc<Mirrors>> {
+        let schema = raw(r#"{"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#);
+        (tool == "echo").then(|| Arc::new(Mirrors::of_schema(&schema).unwrap()))
     }
 
     fn noticed(&self, _: Option<&Session>, notice: Notice) {

@@ -233,8 +233,13 @@ async fn questions_park_the_request_in_the_modern_era() {
     // Good once.
     let again = client.exchange(&ask("4", "ask", &answers(&state))).await;
     assert_eq!(again["error"]["code"], -32602);
-    let forged = client.exchange(&ask("5", "ask", &answers("cs1.AAAA"))).await;
+    let mut forged = state.clone();
+    forged.replace_range(state.len() - 4.., "AAAA");
+    let forged = client.exchange(&ask("5", "ask", &answers(&forged))).await;
     assert_eq!(forged["error"]["code"], -32602);
+    // A state of somebody else's making is the service's business, not ours.
+    let foreign = client.exchange(&ask("51", "echo", &answers("cs1.other.AAAA"))).await;
+    assert_eq!(foreign["result"]["params"]["requestState"], "cs1.other.AAAA");
 
     // Two rounds, and an answer left out is asked for again.
     let round = client.exchange(&ask("6", "ask twice", "")).await;

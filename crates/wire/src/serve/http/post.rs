@@ -240,6 +240,7 @@ impl<S: Service> HttpFront<S> {
 
     /// A session for the length of one request.
     fn passing_session(&self, path: Arc<str>, tag: Tag, client: Client) -> Arc<Session> {
+        let turns = self.turns(&tag);
         Session::new(
             Seat {
                 id: SessionId::new(""),
@@ -251,7 +252,7 @@ impl<S: Service> HttpFront<S> {
                 outlet: Outlet::Nowhere,
                 parking: self.front.parking.clone(),
             },
-            self.options.serve.in_flight,
+            turns,
         )
     }
 }

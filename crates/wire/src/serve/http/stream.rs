@@ -139,9 +139,12 @@ pub(super) fn from_log(mut reader: Reader, every: Duration, primed: bool) -> Res
     let (chunks, body) = mpsc::channel(16);
     tokio::spawn(async move {
         let stream = reader.stream();
-        if primed && chunks.send(chunk(Some(&format!("{stream}-{}", reader.position())), b"")).await.is_err()
-        {
-            return;
+        if primed {
+            // An event without data: from now on the client can come back, and knows when.
+            let prime = format!("id: {stream}-{}\nretry: {RETRY_MS}\ndata: \n\n", reader.position());
+            if chunks.send(prime.into()).await.is_err() {
+                return;
+            }
         }
         loop {
             let event = tokio::select! {
