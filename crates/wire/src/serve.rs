@@ -10,6 +10,7 @@ mod listen;
 mod parking;
 mod session;
 mod stdio;
+mod turns;
 
 use std::any::Any;
 use std::future::Future;

@@ -10,6 +10,7 @@ mod pending;
 mod request;
 mod sse;
 mod stdio;
+mod transport;
 
 use std::ffi::OsString;
 use std::future::Future;

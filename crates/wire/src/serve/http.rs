@@ -24,7 +24,8 @@ use tokio::net::TcpListener;
 
 use super::dispatch::Front;
 use super::events::EventLog;
-use super::session::{Client, Outlet, Saved, Seat, Session, SessionId, Turns, lock};
+use super::session::{Client, Outlet, Saved, Seat, Session, SessionId, lock};
+use super::turns::Turns;
 use super::{End, HttpRefusal, Opening, ServeOptions, Service, Tag, Transport};
 use crate::era::Version;
 

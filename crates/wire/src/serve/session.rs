@@ -3,18 +3,19 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Notify, SemaphorePermit, mpsc};
 
 use super::ask::{AskFault, AskTable, is_offered};
 use super::ctx::Ctx;
 use super::events::EventLog;
 use super::listen::ListenFilter;
 use super::parking::Parking;
+use super::turns::Turns;
 use super::{Tag, Transport};
 use crate::era::{Era, Version, key};
 use crate::frame::{self, Id};
@@ -109,41 +110,6 @@ struct Listen {
     id: Id,
     filter: ListenFilter,
     outlet: mpsc::Sender<Out>,
-}
-
-/// How many requests may run and wait at once: those of a line, or all of a principal over HTTP.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    running: Semaphore,
-    waiting: AtomicUsize,
-    most_waiting: usize,
-}
-
-impl Turns {
-    /// Requests that may wait, as a multiple of those that may run.
-    const QUEUE_FACTOR: usize = 16;
-
-    pub(crate) fn new(in_flight: usize) -> Arc<Self> {
-        let in_flight = in_flight.clamp(1, Semaphore::MAX_PERMITS);
-        Arc::new(Self {
-            running: Semaphore::new(in_flight),
-            waiting: AtomicUsize::new(0),
-            most_waiting: in_flight.saturating_mul(Self::QUEUE_FACTOR),
-        })
-    }
-
-    async fn take(&self) -> Option<SemaphorePermit<'_>> {
-        if let Ok(permit) = self.running.try_acquire() {
-            return Some(permit);
-        }
-        if self.waiting.fetch_add(1, Ordering::AcqRel) >= self.most_waiting {
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
-            return None;
-        }
-        let permit = self.running.acquire().await.ok();
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-        permit
-    }
 }
 
 /// What a session is made of.

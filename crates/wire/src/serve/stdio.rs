@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use super::dispatch::{Front, reply_now, reply_out};
-use super::session::{Client, Outlet, Seat, Session, SessionId, Turns};
+use super::session::{Client, Outlet, Seat, Session, SessionId};
+use super::turns::Turns;
 use super::{End, HeaderMap, Notice, Opening, ServeOptions, Service, Tag, Transport};
 use crate::era::{self, Era, Version};
 use crate::frame::{self, Frame, Id, Malformed, Message, Request, RpcError, code};

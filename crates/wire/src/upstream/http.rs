@@ -2,23 +2,20 @@
 //! session's news. A lost stream may be taken up again; a request is never sent again, and no redirect is followed.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::task::AbortHandle;
 
-use super::address::{CheckedResolver, Denied, default_address_rule};
+use super::address::default_address_rule;
 use super::pending::{Back, Hub, Waiter, cancelled_bytes, excerpt};
 use super::sse::{SseEvent, SseParser};
+use super::transport::{self, Media, connect_fault, media_type, read_limited, unknown};
 use super::{HttpSpec, Later, Observer, Oddity};
 use crate::era::{Era, Version};
 use crate::fault::{FaultKind, WireFault};
@@ -36,12 +33,10 @@ const RESUMES: usize = 8;
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-type Transport = Client<HttpsConnector<HttpConnector<CheckedResolver>>, Full<Bytes>>;
-
 /// The connection to one HTTP endpoint.
 pub(super) struct HttpLink {
     pub(super) hub: Arc<Hub>,
-    client: Transport,
+    client: transport::Client,
     uri: Uri,
     spec: HttpSpec,
     headers: HeaderMap,
@@ -64,27 +59,6 @@ impl Back for PostBack {
         let link = self.0.clone();
         tokio::spawn(async move { link.post_notice(bytes).await });
     }
-}
-
-fn tls() -> Result<rustls::ClientConfig, WireFault> {
-    static CONFIG: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
-    let config = CONFIG.get_or_init(|| {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
-        Ok(builder.with_native_roots().map_err(|error| error.to_string())?.with_no_client_auth())
-    });
-    config.clone().map_err(|reason| WireFault::unsent(FaultKind::Connect(reason)))
-}
-
-/// A configuration for plain `http` where no root certificates are needed.
-fn no_tls() -> Result<rustls::ClientConfig, WireFault> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| WireFault::unsent(FaultKind::Connect(error.to_string())))?;
-    Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
 }
 
 impl HttpLink {
@@ -112,20 +86,7 @@ impl HttpLink {
             value.set_sensitive(true);
             headers.append(name, value);
         }
-        let mut connector = HttpConnector::new_with_resolver(CheckedResolver { rule });
-        connector.set_nodelay(true);
-        connector.enforce_http(false);
-        connector.set_connect_timeout(Some(spec.connect_timeout));
-        let config = if uri.scheme_str() == Some("https") { tls()? } else { no_tls()? };
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(Duration::from_secs(30))
-            .pool_timer(TokioTimer::new())
-            .build(connector);
+        let client = transport::client(&uri, rule, spec.connect_timeout)?;
         Ok(Arc::new(Self {
             hub: Hub::new(observer),
             client,
@@ -432,58 +393,5 @@ async fn follow_news(link: std::sync::Weak<HttpLink>) {
         }
         drop(link);
         tokio::time::sleep(pause.max(cursor.pause())).await;
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Media {
-    Json,
-    Events,
-    Other,
-}
-
-fn media_type(response: &Response<Incoming>) -> Media {
-    let value =
-        response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let value = value.split(';').next().unwrap_or_default().trim();
-    if value.eq_ignore_ascii_case("application/json") {
-        Media::Json
-    } else if value.eq_ignore_ascii_case("text/event-stream") {
-        Media::Events
-    } else {
-        Media::Other
-    }
-}
-
-async fn read_limited(response: Response<Incoming>, limit: usize) -> Result<Bytes, WireFault> {
-    match Limited::new(response.into_body(), limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(WireFault::unknown(FaultKind::TooLarge(limit)))
-        }
-        Err(error) => Err(WireFault::unknown(FaultKind::Closed(error.to_string()))),
-    }
-}
-
-fn unknown(fault: WireFault) -> WireFault {
-    WireFault::unknown(fault.kind)
-}
-
-/// What a failed call means: before the connection stood, nothing was sent.
-fn connect_fault(error: &hyper_util::client::legacy::Error) -> WireFault {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    let mut innermost = error.to_string();
-    while let Some(current) = cause {
-        let inner = current.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        if let Some(denied) = inner.and_then(|inner| inner.downcast_ref::<Denied>()) {
-            return WireFault::unsent(FaultKind::AddressDenied(denied.0.to_string()));
-        }
-        innermost = current.to_string();
-        cause = current.source();
-    }
-    if error.is_connect() {
-        WireFault::unsent(FaultKind::Connect(innermost))
-    } else {
-        WireFault::unknown(FaultKind::Closed(innermost))
     }
 }
