@@ -1,0 +1,116 @@
+//! Names that look alike: a name's skeleton is what is left when case, width, invisible characters and letters borrowed from
+//! other alphabets no longer tell names apart. It is only compared, never shown or sent.
+
+use unicode_normalization::UnicodeNormalization;
+
+use crate::escape::is_invisible;
+
+/// Letters of other alphabets that look like a Latin one, in the fonts people read tool names in.
+const BORROWED: &[(char, &str)] = &[
+    // Cyrillic
+    ('a', "а"),
+    ('b', "Ььв"),
+    ('c', "сϲ"),
+    ('d', "ԁ"),
+    ('e', "еҽ"),
+    ('g', "ԍɡ"),
+    ('h', "һн"),
+    ('i', "іıɩι"),
+    ('j', "јϳ"),
+    ('k', "кκ"),
+    ('l', "ӏǀ|1"),
+    ('m', "мϻ"),
+    ('n', "ոп"),
+    ('o', "оοσօ0"),
+    ('p', "рρ"),
+    ('q', "ԛ"),
+    ('r', "гᴦ"),
+    ('s', "ѕ"),
+    ('t', "тτ"),
+    ('u', "υսᴜ"),
+    ('v', "ѵν"),
+    ('w', "ѡԝω"),
+    ('x', "хχ"),
+    ('y', "уγүʏ"),
+    ('z', "ᴢζ"),
+    // Capitals that have no small form of the same shape, folded before the small letters are compared.
+    ('a', "αɑ"),
+    ('b', "β"),
+    ('e', "ε"),
+    ('h', "η"),
+    // Marks that pass for a hyphen or an underline.
+    ('-', "‐‑‒–—−﹣－"),
+    ('_', "＿‗"),
+    (':', "：ː∶"),
+    ('.', "．․"),
+];
+
+/// What the name looks like.
+pub(super) fn skeleton(name: &str) -> String {
+    name.nfkc()
+        .filter(|c| !is_invisible(*c) && !c.is_whitespace())
+        // A capital I is drawn like a small l in most of those fonts.
+        .map(|c| if c == 'I' { 'l' } else { c })
+        .flat_map(char::to_lowercase)
+        .map(borrowed)
+        .collect()
+}
+
+/// The name without case.
+pub(super) fn folded(name: &str) -> String {
+    name.chars().flat_map(char::to_lowercase).collect()
+}
+
+fn borrowed(c: char) -> char {
+    if c.is_ascii_alphabetic() {
+        return c;
+    }
+    BORROWED.iter().find(|(_, all)| all.contains(c)).map_or(c, |(latin, _)| *latin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_alike_have_one_skeleton() {
+        for (one, other) in [
+            ("delete_repo", "dеlete_repo"),
+            ("delete_repo", "DELETE_REPO"),
+            ("delete_repo", "ｄｅｌｅｔｅ＿ｒｅｐｏ"),
+            ("delete_repo", "delete\u{200b}_repo"),
+            ("delete_repo", "delete_reρo"),
+            ("listall", "listaIl"),
+            ("copy", "сору"),
+            ("scope", "ѕсоре"),
+            ("tool_o1", "tool_0l"),
+            ("get-user", "get‑user"),
+            ("𝐝elete", "delete"),
+        ] {
+            assert_eq!(skeleton(one), skeleton(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn names_that_differ_keep_different_skeletons() {
+        let names = [
+            "get_user",
+            "get_users",
+            "get-user",
+            "list",
+            "lost",
+            "last",
+            "tool_10",
+            "tool_100",
+            "naïve",
+            "naive",
+            "读取",
+            "写入",
+        ];
+        for one in names {
+            for other in names.iter().filter(|other| **other != one) {
+                assert_ne!(skeleton(one), skeleton(other), "{one} {other}");
+            }
+        }
+    }
+}

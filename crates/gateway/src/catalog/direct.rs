@@ -1,0 +1,76 @@
+//! A tool as the direct surface lists it: its own bytes with our name, annotations that say the governed effect, and one more
+//! optional argument. What a reader would not see is escaped; everything else stays as it came.
+
+use countersign_core::effect::Effect;
+use countersign_wire::raw::{self, Edit, Raw};
+use serde_json::Value;
+
+use super::build::value_hides;
+use super::{COUNTERSIGN, Listed};
+use crate::escape;
+
+/// The schema of the argument `countersign`.
+const ARGUMENT: &str = r#"{"type":"object","description":"For the Countersign gateway, not for the tool: mode and intent of this call, and what confirms a plan that was shown.","properties":{"mode":{"type":"string","enum":["ask","plan","execute"]},"intent":{"type":"object","properties":{"operation_type":{"type":"string","enum":["read","write","destructive"]},"data_sensitivity":{"type":"string","enum":["public","internal","private","unknown"]},"reason":{"type":"string","maxLength":1000}},"required":["operation_type"]},"confirm_token":{"type":"string"},"yes":{"type":"boolean"},"confirm_text":{"type":"string"}}}"#;
+
+/// The definition with our edits; the tool's own bytes where an edit is impossible.
+pub(super) fn definition(listed: &Listed) -> Raw {
+    edited(listed).and_then(raw::from_text).unwrap_or_else(|| (*listed.raw).to_owned())
+}
+
+fn edited(listed: &Listed) -> Option<String> {
+    let text = readable(listed);
+    let (read_only, destructive) = match listed.outlook.effect {
+        Effect::Read => ("true", "false"),
+        Effect::Write => ("false", "false"),
+        Effect::Destructive => ("false", "true"),
+    };
+    let hints = [Edit::Set("readOnlyHint", read_only), Edit::Set("destructiveHint", destructive)];
+    let text = raw::edit_inside(&text, "annotations", &hints)?;
+    let name = raw::to_raw(&listed.direct_name);
+    let own = raw::get_text(&text, "inputSchema").filter(|schema| schema.starts_with('{'));
+    let schema = raw::edit_inside(
+        own.unwrap_or(r#"{"type":"object"}"#),
+        "properties",
+        &[Edit::Set(COUNTERSIGN, ARGUMENT)],
+    )?;
+    raw::edit_text(&text, &[Edit::Set("name", name.get()), Edit::Set("inputSchema", &schema)])
+}
+
+/// The definition's text. Where a description or title hides something it is shown; only such a definition is written anew.
+fn readable(listed: &Listed) -> String {
+    let mut whole = Value::Object(listed.tool.definition.clone());
+    if !value_hides(&whole) {
+        return listed.raw.get().to_owned();
+    }
+    show(&mut whole, Keys::Keywords);
+    whole.to_string()
+}
+
+/// What the keys of an object are: keywords, or names somebody chose.
+#[derive(Clone, Copy, PartialEq)]
+enum Keys {
+    Keywords,
+    Names,
+}
+
+fn show(value: &mut Value, keys: Keys) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| show(item, Keys::Keywords)),
+        Value::Object(members) => {
+            for (name, member) in members.iter_mut() {
+                match (keys, name.as_str(), &mut *member) {
+                    (Keys::Keywords, "description" | "title", Value::String(text)) => {
+                        *text = escape::visible(text)
+                    }
+                    // Values that are compared or sent: changing them would change the tool.
+                    (Keys::Keywords, "enum" | "const" | "default" | "examples", _) => {}
+                    (Keys::Keywords, "properties" | "$defs" | "definitions", names) => {
+                        show(names, Keys::Names)
+                    }
+                    (Keys::Keywords | Keys::Names, _, other) => show(other, Keys::Keywords),
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

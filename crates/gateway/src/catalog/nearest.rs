@@ -1,0 +1,76 @@
+//! "Did you mean": the names nearest to one that does not exist, with bounded work however many names there are.
+
+/// Characters of a name that are compared.
+const COMPARED: usize = 64;
+
+/// Up to `most` of the names, nearest first; none further than a third of the letters.
+pub(super) fn nearest<'n>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'n str>,
+    most: usize,
+) -> Vec<&'n str> {
+    let wanted = plain(wanted);
+    let reach = (wanted.len() / 3).max(1);
+    let mut found: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter_map(|name| {
+            let other = plain(name);
+            // The difference in length is the least distance there can be.
+            if other.len().abs_diff(wanted.len()) > reach {
+                return None;
+            }
+            let far = distance(&wanted, &other);
+            (far <= reach).then_some((far, name))
+        })
+        .collect();
+    found.sort_unstable();
+    found.into_iter().take(most).map(|(_, name)| name).collect()
+}
+
+/// As it is compared: without case, and with one kind of separator.
+fn plain(name: &str) -> Vec<char> {
+    let letters = name.chars().flat_map(char::to_lowercase);
+    letters.map(|c| if matches!(c, '-' | '.' | ' ') { '_' } else { c }).take(COMPARED).collect()
+}
+
+/// Letters to insert, drop, replace, or swap with their neighbour.
+fn distance(left: &[char], right: &[char]) -> usize {
+    let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    let mut left_before = None;
+    for (row, one) in left.iter().enumerate() {
+        let mut here = Vec::with_capacity(right.len() + 1);
+        here.push(row + 1);
+        let mut right_before = None;
+        for (column, other) in right.iter().enumerate() {
+            let replace = at(&above, column) + usize::from(one != other);
+            let change = (at(&above, column + 1) + 1).min(at(&here, column) + 1).min(replace);
+            let swapped = left_before == Some(other) && right_before == Some(one);
+            let swap = if swapped { at(&before, column.wrapping_sub(1)) + 1 } else { usize::MAX };
+            here.push(change.min(swap));
+            right_before = Some(other);
+        }
+        left_before = Some(one);
+        before = std::mem::replace(&mut above, here);
+    }
+    above.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_come_first_and_the_far_not_at_all() {
+        let names =
+            ["github:delete_repo", "github:delete_repos", "github:create_repo", "files:read", "git:status"];
+        let check = |wanted: &str, expect: &[&str]| assert_eq!(nearest(wanted, names, 3), expect, "{wanted}");
+        check("github:delete_rep", &["github:delete_repo", "github:delete_repos", "github:create_repo"]);
+        check("GitHub:delete-repo", &["github:delete_repo", "github:delete_repos", "github:create_repo"]);
+        check("files:raed", &["files:read"]);
+        check("nothing:like_it_at_all", &[]);
+        check("", &[]);
+        assert_eq!(nearest("files:raed", names, 0), Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,317 @@
+//! An MCP server as an upstream, over stdio or HTTP: one connection shared by its calls, so many at a time, more wait with
+//! their deadline running. A request is sent once: what became of it is told, and trying again is the caller's decision.
+
+mod keep;
+mod pages;
+mod pause;
+mod told;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use countersign_core::ids::UpstreamId;
+use countersign_wire::era::Era;
+use countersign_wire::fault::{Failure, FaultKind, Sent, WireFault};
+use countersign_wire::frame::{Limits, Notification, Reply, code};
+use countersign_wire::mirror::Mirrors;
+use countersign_wire::raw::{self, Edit, Raw};
+use countersign_wire::upstream::{Deadline, Identity, Later, Oddity, Questions, RequestOptions, Spec};
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use self::keep::{Keep, Open};
+use self::pages::Pages;
+pub use self::pages::{MOST_BYTES, MOST_PAGES, MOST_TOOLS};
+pub use self::pause::Pauses;
+use super::{Errand, Health, Talk, Upstream, UpstreamFault};
+
+/// How many durations are kept.
+const RECENT: usize = 64;
+
+/// What an MCP upstream says outside of any request, handed on in the order it came. Called from its reader: never block here.
+pub trait News: Send + Sync {
+    /// A notification: list changes, logging, resource updates, whatever else.
+    fn notification(&self, upstream: &UpstreamId, notification: Notification);
+
+    /// It was opened, for the first time or again: its lists may have changed.
+    fn connected(&self, upstream: &UpstreamId) {
+        let _ = upstream;
+    }
+
+    /// Its connection ended.
+    fn closed(&self, upstream: &UpstreamId, why: &str) {
+        let _ = (upstream, why);
+    }
+
+    /// It did something odd that was survived: a late reply, noise.
+    fn odd(&self, upstream: &UpstreamId, oddity: Oddity) {
+        let _ = (upstream, oddity);
+    }
+
+    /// It asks something that belongs to no request; `None` answers that there is no such method.
+    fn ask(&self, upstream: &UpstreamId, method: &str, params: Option<Raw>) -> Option<Later<'static, Reply>> {
+        let _ = (upstream, method, params);
+        None
+    }
+}
+
+/// How an MCP upstream is reached and held.
+#[derive(Clone)]
+pub struct Settings {
+    /// What to start or where to connect.
+    pub spec: Spec,
+    /// Whom we say we are.
+    pub identity: Identity,
+    /// The era it speaks, where that is configured or remembered.
+    pub era: Option<Era>,
+    /// Frame limits.
+    pub limits: Limits,
+    /// How long opening may take.
+    pub open_timeout: Duration,
+    /// How long a child may take to answer in the newer era before it counts as one of the older.
+    pub probe_timeout: Duration,
+    /// How long reading the whole list of tools may take.
+    pub list_timeout: Duration,
+    /// How many requests may be under way at a time.
+    pub in_flight: usize,
+    /// How restarts are spaced.
+    pub pauses: Pauses,
+}
+
+impl Settings {
+    /// The usual limits.
+    pub fn new(spec: Spec, identity: Identity) -> Self {
+        Self {
+            spec,
+            identity,
+            era: None,
+            limits: Limits::default(),
+            open_timeout: Duration::from_secs(60),
+            probe_timeout: Duration::from_secs(10),
+            list_timeout: Duration::from_secs(60),
+            in_flight: 64,
+            pauses: Pauses::default(),
+        }
+    }
+}
+
+/// An MCP server. The child or session ends with `close`, or with this value.
+pub struct McpUpstream {
+    keep: Arc<Keep>,
+    places: Semaphore,
+    recent: Mutex<VecDeque<u64>>,
+    /// Which arguments of which tool are repeated in headers, as of the last listing.
+    mirrors: RwLock<HashMap<String, Arc<Mirrors>>>,
+}
+
+impl McpUpstream {
+    /// Starts nothing yet.
+    pub fn new(id: UpstreamId, settings: Settings, news: Arc<dyn News>) -> Self {
+        let places = Semaphore::new(settings.in_flight.clamp(1, Semaphore::MAX_PERMITS));
+        Self {
+            keep: Keep::new(id, settings, news),
+            places,
+            recent: Mutex::default(),
+            mirrors: RwLock::default(),
+        }
+    }
+
+    /// Opens the connection without waiting for it: for upstreams that start with the gateway.
+    pub fn start(&self) {
+        self.keep.start();
+    }
+
+    async fn ask(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        talk: Talk,
+        mirrors: Option<Arc<Mirrors>>,
+    ) -> Result<Raw, UpstreamFault> {
+        let time = Time { asked: Instant::now(), deadline: talk.deadline };
+        let id = self.keep.id();
+        let place = time.within(self.places.acquire()).await;
+        let place = place.map_err(|limit| told::not_in_time(id, limit, "had no place free"))?;
+        let open = time.within(self.keep.open()).await;
+        let open = open.map_err(|limit| told::not_in_time(id, limit, "could not be opened"))??;
+        let hard = match (&talk.questions, talk.deadline) {
+            // Only a person's answer may take longer than the deadline.
+            (Questions::PassThrough, Deadline::Total(limit)) => Some(limit),
+            (Questions::PassThrough, Deadline::Quiet(_) | Deadline::Never) | (Questions::Bridge(_), _) => {
+                None
+            }
+        };
+        let options = RequestOptions {
+            deadline: time.rest(),
+            relay: talk.relay,
+            questions: talk.questions,
+            identity: talk.identity,
+            mirrors,
+        };
+        let request = open.wire.request(method, params, options);
+        let result = match hard {
+            // A child that does not read keeps even the sending waiting.
+            Some(limit) => time
+                .within(request)
+                .await
+                .unwrap_or_else(|_| Err(WireFault::unknown(FaultKind::Timeout(limit)).into())),
+            None => request.await,
+        };
+        drop(place);
+        result.map_err(|failure| self.failed(&open, failure, talk.deadline))
+    }
+
+    fn failed(&self, open: &Open, failure: Failure, deadline: Deadline) -> UpstreamFault {
+        if let Failure::Wire(WireFault { kind: FaultKind::SessionExpired, .. }) = &failure {
+            self.keep.expired(open.number);
+        }
+        told::fault(self.keep.id(), failure, deadline, &open.wire.stderr_tail())
+    }
+
+    async fn list(&self) -> Result<Vec<Raw>, UpstreamFault> {
+        let time =
+            Time { asked: Instant::now(), deadline: Deadline::Total(self.keep.settings().list_timeout) };
+        let mut pages = Pages::default();
+        let mut params: Option<Raw> = None;
+        loop {
+            let talk = Talk {
+                deadline: time.rest(),
+                relay: None,
+                questions: Questions::PassThrough,
+                identity: None,
+            };
+            let page = match self.ask("tools/list", params.as_deref(), talk, None).await {
+                Ok(page) => page,
+                // A server without tools has no such method.
+                Err(UpstreamFault::Rpc(error)) if error.code() == code::METHOD_NOT_FOUND => break,
+                Err(fault) => return Err(fault),
+            };
+            let next = pages.take(&page).map_err(|why| UpstreamFault::Unavailable {
+                why: format!("`{}`: {why}", self.keep.id()),
+                sent: Sent::Unknown,
+            })?;
+            match next {
+                Some(next) => params = Some(next),
+                None => break,
+            }
+        }
+        let tools = pages.done();
+        self.note_mirrors(&tools);
+        Ok(tools)
+    }
+
+    fn note_mirrors(&self, tools: &[Raw]) {
+        let mirrored = tools.iter().filter_map(|tool| {
+            let mirrors = Mirrors::of_schema(raw::get(tool, "inputSchema")?).ok()?;
+            (!mirrors.is_empty()).then_some((raw::get_str(tool, "name")?.into_owned(), Arc::new(mirrors)))
+        });
+        *self.mirrors.write().unwrap_or_else(PoisonError::into_inner) = mirrored.collect();
+    }
+
+    fn mirrors_of(&self, tool: &str) -> Option<Arc<Mirrors>> {
+        self.mirrors.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
+    }
+
+    fn note_duration(&self, taken: Duration) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() >= RECENT {
+            recent.pop_front();
+        }
+        recent.push_back(u64::try_from(taken.as_micros()).unwrap_or(u64::MAX));
+    }
+}
+
+impl Upstream for McpUpstream {
+    fn id(&self) -> &UpstreamId {
+        self.keep.id()
+    }
+
+    fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>> {
+        Box::pin(self.list())
+    }
+
+    fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
+        Box::pin(async move {
+            let params = call_params(&errand);
+            let asked = Instant::now();
+            let mirrors = self.mirrors_of(errand.tool());
+            let result = self.ask("tools/call", Some(&params), talk, mirrors).await;
+            self.note_duration(asked.elapsed());
+            result
+        })
+    }
+
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        params: Option<&'a RawValue>,
+        talk: Talk,
+    ) -> Later<'a, Result<Raw, UpstreamFault>> {
+        Box::pin(self.ask(method, params, talk, None))
+    }
+
+    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> Later<'a, ()> {
+        Box::pin(async move {
+            // News of a client nobody listens to are no reason to start anything.
+            if self.keep.health().condition == super::Condition::Up
+                && let Ok(open) = self.keep.open().await
+            {
+                let _ = open.wire.notify(method, params).await;
+            }
+        })
+    }
+
+    fn capabilities(&self) -> Option<Raw> {
+        self.keep.capabilities()
+    }
+
+    fn health(&self) -> Health {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        Health { recent_us: recent.iter().copied().collect(), ..self.keep.health() }
+    }
+
+    fn close(&self) -> Later<'_, ()> {
+        Box::pin(self.keep.close())
+    }
+}
+
+/// The params of `tools/call`: those of the request with name and arguments set, every other byte as it came.
+fn call_params(errand: &Errand<'_>) -> Raw {
+    let name = raw::to_raw(errand.tool());
+    let edits = [Edit::Set("name", name.get()), Edit::Set("arguments", errand.arguments())];
+    let edited = errand.rest().and_then(|rest| raw::edit(rest, &edits));
+    edited.or_else(|| raw::edit(&raw::empty_object(), &edits)).unwrap_or_else(raw::empty_object)
+}
+
+/// The time of one request, running since it was asked for.
+struct Time {
+    asked: Instant,
+    deadline: Deadline,
+}
+
+impl Time {
+    fn limit(&self) -> Option<Duration> {
+        match self.deadline {
+            Deadline::Total(limit) | Deadline::Quiet(limit) => Some(limit),
+            Deadline::Never => None,
+        }
+    }
+
+    /// Waits for something that comes before sending; the limit where it does not come in time.
+    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Duration> {
+        match self.limit() {
+            Some(limit) => tokio::time::timeout_at(self.asked + limit, work).await.map_err(|_| limit),
+            None => Ok(work.await),
+        }
+    }
+
+    /// What is left of it for the reply. Sending is a sign of life, so a quiet deadline begins anew.
+    fn rest(&self) -> Deadline {
+        match self.deadline {
+            Deadline::Total(limit) => Deadline::Total(limit.saturating_sub(self.asked.elapsed())),
+            Deadline::Quiet(_) | Deadline::Never => self.deadline,
+        }
+    }
+}
