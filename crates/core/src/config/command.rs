@@ -239,7 +239,7 @@ fn exits(reader: &mut Reader<'_>, node: &Node) -> Vec<i32> {
         if let Value::Integer(code @ 0..=255) = item.value {
             codes.extend(i32::try_from(code));
         } else {
-            let message = format!("an exit code is a number from 0 to 255, and this is {}", item.kind());
+            let message = "an exit code is a whole number from 0 to 255";
             reader.error(item.place, Problem::BadValue, message, "write `ok_exit = [0, 1]`".to_owned());
         }
     }

@@ -104,7 +104,7 @@ pub fn explain(config: &Config, input: &ExplainInput) -> Explained {
     let (classified, confirm, strength) = gate::outlook(&tool, &rules);
     let said = |mode: Mode| match &spoken {
         Ok(spoken) => judge(config, input, &tool, mode, way, spoken),
-        Err(refusal) => Judged::no(refusal.clone()),
+        Err(refusal) => Judged::no(Refusal::clone(refusal)),
     };
     let judged = said(mode);
     let short = |mode: Mode| {

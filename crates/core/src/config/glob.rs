@@ -286,9 +286,7 @@ mod tests {
         ] {
             assert!(pattern(glob).can_match(&[]), "{glob}");
         }
-        for glob in
-            ["delete_repo", "github", "github:", ":delete", "GitHub:x", "a b:c", "{a,b}", "[A-Z]*"]
-        {
+        for glob in ["delete_repo", "github", "github:", ":delete", "GitHub:x", "a b:c", "{a,b}", "[A-Z]*"] {
             assert!(!pattern(glob).can_match(&[]), "{glob}");
         }
         for (glob, expect) in [
@@ -339,6 +337,32 @@ mod tests {
             ("a:[xy]", "a:z", false),
         ] {
             assert_eq!(pattern(ours).meets(&pattern(theirs)), expect, "{ours} {theirs}");
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: 1_000, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn the_engine_never_contradicts(
+            left in "[ab:*?]{0,4}(\\{a,b:?\\*\\}|\\[a-b\\]|\\[!a\\])?[ab:*?]{0,3}",
+            right in "[ab:*?]{0,4}(\\{a,:b\\}|\\[a-b\\])?[ab:*?]{0,3}",
+            names in proptest::collection::vec("[abc]{1,2}:[abc:]{1,4}", 20),
+        ) {
+            let (Some(ours), Some(theirs)) = (Pattern::parse(&left), Pattern::parse(&right)) else { return Ok(()) };
+            let compile = |glob: &str| {
+                let rules = vec![crate::rules::Rule::named("", &[glob])];
+                crate::rules::RuleSet::compile(rules, crate::rules::Unlisted::Govern).unwrap()
+            };
+            let (left_rules, right_rules) = (compile(&left), compile(&right));
+            let engine = |rules: &crate::rules::RuleSet, name: &str| !rules.matching(&name.parse().unwrap()).is_empty();
+            for name in &names {
+                let (in_ours, in_theirs) = (engine(&left_rules, name), engine(&right_rules, name));
+                let upstream = name.split(':').next().unwrap();
+                proptest::prop_assert!(!in_ours || ours.can_match(&[]) && ours.can_match(&[upstream]), "{left} {name}");
+                proptest::prop_assert!(!(in_theirs && ours.covers(&theirs)) || in_ours, "{left} covers {right}, not {name}");
+                proptest::prop_assert!(!(in_ours && in_theirs) || ours.meets(&theirs), "{left} meets {right} in {name}");
+            }
         }
     }
 }

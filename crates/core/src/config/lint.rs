@@ -11,7 +11,6 @@ use super::upstream::{Upstream, UpstreamKind, nearest_upstream};
 use crate::confirm::{Kind, Strength};
 use crate::effect::Effect;
 use crate::rules::{Field, Rule, RuleName};
-use crate::words::choices;
 
 /// Everything about the rules and tools that is surely not meant.
 pub fn lint(config: &Config) -> Vec<Diagnostic> {
@@ -37,6 +36,17 @@ pub fn lint(config: &Config) -> Vec<Diagnostic> {
     config.upstreams.iter().for_each(|upstream| lint.tools(upstream));
     lint.found.sort_by_key(|(place, _)| *place);
     lint.found.into_iter().map(|(_, finding)| finding).collect()
+}
+
+/// How an earlier rule makes a later one's field needless.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// It decides it first.
+    First,
+    /// It says the same, and both would hold.
+    Again,
+    /// It denies the call.
+    Denied,
 }
 
 /// A rule, where it stands, and its globs taken apart.
@@ -70,26 +80,39 @@ impl<'c> Written<'c> {
         Field::ALL.iter().copied().filter(set).collect()
     }
 
-    /// Whether this rule, standing before the other, takes a field from it for every name that a glob matches.
-    fn takes(&self, field: Field, other: &Rule, glob: &Pattern) -> bool {
+    /// How this rule, standing before the other, takes a field from it for every name that a glob matches.
+    fn takes(&self, field: Field, other: &Rule, glob: &Pattern) -> Option<Taken> {
         let rule = self.rule;
-        // What is denied anyway asks for nothing more.
-        let moot = rule.deny.is_some()
-            && match field {
-                Field::Confirm
-                | Field::TypeField
-                | Field::Strength
-                | Field::Preview
-                | Field::Deny
-                | Field::Allow
-                | Field::Limit
-                | Field::Timeout => true,
-                Field::Effect | Field::Role | Field::Redact => false,
-            };
-        // Redaction adds up: only the same paths make another rule's needless.
-        let named = self.fields().contains(&field)
-            && (field != Field::Redact || other.redact.iter().all(|path| rule.redact.contains(path)));
-        rule.when.is_none() && (moot || named) && self.patterns.iter().flatten().any(|ours| ours.covers(glob))
+        let always = rule.when.is_none() && self.patterns.iter().flatten().any(|ours| ours.covers(glob));
+        let named = match field {
+            // These add up: only the same again is needless.
+            Field::Redact => (!rule.redact.is_empty()
+                && other.redact.iter().all(|path| rule.redact.contains(path)))
+            .then_some(Taken::Again),
+            Field::Deny => None,
+            Field::Effect
+            | Field::Confirm
+            | Field::TypeField
+            | Field::Strength
+            | Field::Preview
+            | Field::Role
+            | Field::Allow
+            | Field::Limit
+            | Field::Timeout => self.fields().contains(&field).then_some(Taken::First),
+        };
+        // What is denied anyway asks for nothing more, wherever the deny stands.
+        let moot = match field {
+            Field::Effect | Field::Role | Field::Redact => None,
+            Field::Confirm
+            | Field::TypeField
+            | Field::Strength
+            | Field::Preview
+            | Field::Deny
+            | Field::Allow
+            | Field::Limit
+            | Field::Timeout => rule.deny.as_ref().map(|_| Taken::Denied),
+        };
+        moot.or(named).filter(|_| always)
     }
 
     /// Whether some name might match both.
@@ -160,14 +183,14 @@ impl Lint<'_> {
         let Some(upstream) = Pattern::upstream(glob) else {
             let message = format!("{} matches no tool of the declared upstreams", tick(glob));
             let help = match glob.contains(':') {
-                true => format!("declared are {}", choices(upstreams)),
+                true => format!("the declared upstreams: {}", upstreams.join(", ")),
                 false => format!("a full name is `upstream:tool`: write `*:{glob}`"),
             };
             return (message, help);
         };
         let help = match nearest(upstream, upstreams.iter().copied()) {
             Some(near) => format!("did you mean `{}`?", glob.replacen(upstream, near, 1)),
-            None => format!("declare `[upstreams.{upstream}]`, or name one of {}", choices(upstreams)),
+            None => format!("declare `[upstreams.{upstream}]`; the declared ones: {}", upstreams.join(", ")),
         };
         (format!("{} matches no tool: there is no upstream `{upstream}`", tick(glob)), help)
     }
@@ -186,7 +209,7 @@ impl Lint<'_> {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let help = match nearest(wanted, names.iter().copied()) {
             Some(near) => format!("did you mean `{id}:{near}`?"),
-            None => format!("the tools of `{id}` are {}", choices(&names)),
+            None => format!("the tools of `{id}`: {}", names.join(", ")),
         };
         let message = format!("{} matches no tool of `{id}`", tick(glob));
         self.say(place, Severity::Warning, Problem::NeverMatches, message, help);
@@ -245,26 +268,38 @@ impl Lint<'_> {
 
     /// Whether every field of the rule is taken before it is reached, whatever the call.
     fn decided_before(&mut self, written: &Written<'_>, earlier: &[Written<'_>]) {
-        let mut deciders: Vec<&RuleName> = Vec::new();
+        let mut takers: Vec<(Taken, String)> = Vec::new();
         for field in written.fields() {
             for pattern in &written.patterns {
                 let Some(pattern) = pattern else { return };
-                let Some(first) = earlier.iter().find(|other| other.takes(field, written.rule, pattern))
-                else {
-                    return;
-                };
-                if !deciders.contains(&&first.rule.name) {
-                    deciders.push(&first.rule.name);
+                let first = earlier.iter().find_map(|other| {
+                    let taken = other.takes(field, written.rule, pattern)?;
+                    Some((taken, format!("`{}`", other.rule.name)))
+                });
+                let Some(first) = first else { return };
+                if !takers.contains(&first) {
+                    takers.push(first);
                 }
             }
         }
-        let Some(first) = deciders.first().filter(|_| !written.patterns.is_empty()) else { return };
-        let names: Vec<String> = deciders.iter().map(|name| format!("`{name}`")).collect();
-        let message = format!(
-            "this rule never decides anything: {} matches all it matches, and comes first",
-            names.join(" with ")
-        );
-        let help = format!("move it above `{first}`, or remove it");
+        let Some((_, first)) = takers.first() else { return };
+        let by = |wanted: Taken| takers.iter().find(|(taken, _)| *taken == wanted);
+        let (message, help) = if let Some((_, deny)) = by(Taken::Denied) {
+            let message = format!("this rule changes nothing: {deny} denies every call it matches");
+            (message, format!("remove it, or let {deny} match less: a deny wins wherever it stands"))
+        } else if by(Taken::First).is_none() {
+            (
+                format!("this rule adds nothing: {first} says the same of every tool it matches"),
+                "remove it".to_owned(),
+            )
+        } else {
+            let names: Vec<&str> = takers.iter().map(|(_, name)| name.as_str()).collect();
+            let message = format!(
+                "this rule never decides anything: all it says is decided before it, by {}",
+                names.join(" and ")
+            );
+            (message, format!("move it above {first}, or remove it"))
+        };
         self.say(written.origin.place, Severity::Warning, Problem::NeverDecides, message, help);
     }
 

@@ -105,7 +105,7 @@ pub(super) fn command_tool<'c>(config: &'c Config, name: &FullName) -> Option<&'
     }
 }
 
-pub(super) fn spoken(input: &ExplainInput, way: Way) -> Result<Spoken, Refusal> {
+pub(super) fn spoken(input: &ExplainInput, way: Way) -> Result<Spoken, Box<Refusal>> {
     let intent = match (&input.intent, way.door()) {
         (IntentInput::Given(given), _) => given.clone(),
         (IntentInput::Suited, Door::Router(variant)) => {
@@ -113,7 +113,7 @@ pub(super) fn spoken(input: &ExplainInput, way: Way) -> Result<Spoken, Refusal> 
         }
         (IntentInput::Suited, Door::Direct) | (IntentInput::Missing, _) => return Ok(Spoken::default()),
     };
-    Spoken::read(&Map::from_iter([("intent".to_owned(), Value::Object(intent))]))
+    Spoken::read(&Map::from_iter([("intent".to_owned(), Value::Object(intent))])).map_err(Box::new)
 }
 
 fn caller(config: &Config, input: &ExplainInput) -> Caller {

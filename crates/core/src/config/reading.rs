@@ -142,7 +142,7 @@ impl<'f> Reader<'f> {
                 let listed = unknown.expected.replace(", or ", ", ").replace(" or ", ", ");
                 let help = match nearest(text, listed.split(", ")) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("write `{what} = {example}`, or another of {}", unknown.expected),
+                    None => format!("write `{what} = {example}`"),
                 };
                 let message =
                     format!("unknown {} {}: must be {}", unknown.what, tick(text), unknown.expected);

@@ -179,8 +179,8 @@ fn check_id(reader: &mut Reader<'_>, entry: &Entry) {
     let mut better: String =
         id.to_lowercase().chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '-' }).collect();
     better.truncate(64);
-    let better = better.trim_matches('-');
-    let help = match better {
+    let better = better.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    let help = match better.as_str() {
         "" => "write lower-case letters, digits, `-` and single `_`: `[upstreams.github]`".to_owned(),
         better => format!(
             "write `[upstreams.{better}]`: lower-case letters, digits, `-` and single `_`, at most 64"

@@ -137,7 +137,7 @@ fn symbols(source: &str) -> usize {
     let mut inside_word = false;
     let counts = source.chars().filter(|one| {
         let is_word = one.is_alphanumeric() || *one == '_';
-        let counts = !one.is_whitespace() && !(is_word && inside_word);
+        let counts = !(one.is_whitespace() || is_word && inside_word);
         inside_word = is_word;
         counts
     });
@@ -162,12 +162,10 @@ fn line_and_column(source: &str, offset: usize) -> Option<(usize, usize)> {
 }
 
 fn explain(error: &cel::ExecutionError) -> String {
-    match error {
-        cel::ExecutionError::NoSuchKey(key) => {
-            format!("there is no `{key}` in this call; write `has(…) && …` where it may be absent")
-        }
-        other => other.to_string(),
+    if let cel::ExecutionError::NoSuchKey(key) = error {
+        return format!("there is no `{key}` in this call; write `has(…) && …` where it may be absent");
     }
+    error.to_string()
 }
 
 /// What a condition may look at.

@@ -1,5 +1,6 @@
 //! Integration tests of the law, one binary.
 mod canonical;
+mod config;
 mod confirm;
 mod law;
 mod matrix;
