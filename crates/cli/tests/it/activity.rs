@@ -231,3 +231,37 @@ fn the_configuration_says_where_the_store_is() {
         "{unset}"
     );
 }
+
+/// A folder that may be read and not written, by somebody who is not root: as root, nothing is forbidden.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_can_not_be_written_is_said_to_be() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::process::CommandExt as _;
+
+    let (world, _) = world();
+    let (work, path) = (world.work(), world.work().join("countersign.db"));
+    let allow = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let is_root = std::fs::metadata(&work).unwrap().uid() == 0;
+    allow(work.parent().unwrap(), 0o755);
+    allow(&path, 0o444);
+    allow(&work, 0o555);
+    let run = |args: &[&str]| {
+        let mut command = world.countersign(args);
+        if is_root {
+            command.uid(65534).gid(65534);
+        }
+        world.transcript(&args.join(" "), command.output().unwrap())
+    };
+    let said = all([
+        run(&["activity", "list"]),
+        run(&["activity", "checkpoint", "--out", "head.json"]),
+        run(&["activity", "list", "--json"]),
+    ]);
+    let inside = run(&["activity", "list", "--verbose"]);
+    allow(&work, 0o755);
+    insta::assert_snapshot!(mask(&said));
+    assert!(inside.stderr.contains("\ninside: ReadOnly while Opening: "), "{inside}");
+}

@@ -9,8 +9,15 @@ use crate::world::{World, all};
 fn who_it_is_and_what_it_can() {
     let world = World::new();
     let masks = [(std::env::consts::ARCH, "<arch>"), (std::env::consts::OS, "<os>")];
-    let runs = [vec![], vec!["version"], vec!["--version"], vec!["version", "--json"]];
+    let runs = [vec!["version"], vec!["--version"], vec!["version", "--json"]];
     insta::assert_snapshot!(all(runs.map(|args| world.run(&args).masked(&masks))));
+    // Nothing but the name: what there is to type, and how it will end.
+    let bare = world.run(&[]);
+    assert!(bare.code == Some(0) && bare.stderr.is_empty(), "{bare}");
+    assert!(
+        bare.stdout.contains("\nCommands:\n") && bare.stdout.contains("\nExit codes: 0 ok, 1 fault"),
+        "{bare}"
+    );
 }
 
 #[test]

@@ -9,6 +9,10 @@ pub(crate) fn mask(text: &str) -> String {
     let text = numbered(&text, r"\b[0-9a-f]{128}\b", |number| format!("signature{number:0119}"));
     let text = Regex::new(r"\b\d+(\.\d+)? (µs|ms|s)\b").unwrap().replace_all(&text, "N ms").into_owned();
     let text = Regex::new(r#""took_ms":\d+"#).unwrap().replace_all(&text, r#""took_ms":0"#).into_owned();
+    let text = Regex::new(r#""incident":"[0-9a-f]{8}""#)
+        .unwrap()
+        .replace_all(&text, r#""incident":"xxxxxxxx""#)
+        .into_owned();
     Regex::new(r"\bincident [0-9a-f]{8}\b").unwrap().replace_all(&text, "incident xxxxxxxx").into_owned()
 }
 

@@ -17,7 +17,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity checkpoint --out head.json
   countersign activity checkpoint --json
 
-Keep it where whoever could change the store can't reach it; verify --checkpoint compares with it.";
+Keep it out of reach of whoever can change the store;
+activity verify --checkpoint compares with it.";
 
 /// What `activity checkpoint` takes.
 #[derive(Args, Debug)]

@@ -19,7 +19,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity verify
   countersign activity verify --checkpoint head.json
 
-Without a checkpoint from outside, rows cut off together with everything the store keeps about them can't be missed.";
+Rows cut off together with all that the store keeps about them go unnoticed
+without a checkpoint that was kept elsewhere.";
 
 /// No checkpoint is that long.
 const LONGEST: u64 = 8 << 20;
@@ -79,21 +80,21 @@ fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
         more => format!("{more} checkpoints"),
     };
     format!(
-        "{} {} of {} are as they were written\n{}",
+        "{} {} of {} are as they were written\n{}\n",
         paint(GOOD, "✓"),
         rows(report.rows),
         chains(report.writers),
-        paint(DIM, format_args!("{head}{against}, {}\n", span(took)))
+        paint(DIM, format_args!("{head}{against}, {}", span(took)))
     )
 }
 
 fn found(report: &Report, took: Duration) -> String {
     format!(
-        "{} {} of {} are as they were written, then one is not\n{}",
+        "{} {} of {} are as they were written, then one is not\n{}\n",
         paint(BAD, "✗"),
         rows(report.rows),
         chains(report.writers),
-        paint(DIM, format_args!("{}\n", span(took)))
+        paint(DIM, span(took))
     )
 }
 

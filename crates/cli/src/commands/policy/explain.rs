@@ -148,7 +148,9 @@ fn story(explained: &Explained, input: &ExplainInput) -> String {
     let head = format!("{tool}, called by {role} {way} in {} mode\n\n", paint(BOLD, explained.mode));
     let (style, verdict) = verdict(explained);
     let mut what = format!("  {} {verdict}\n", paint(style, "▸"));
-    if let Some(rule) = &explained.rule {
+    // In ask and plan mode it is the mode that keeps the call from running.
+    let by_mode = matches!(explained.verdict, VerdictWord::Explain | VerdictWord::Preview);
+    if let Some(rule) = explained.rule.as_ref().filter(|_| !by_mode) {
         what.push_str(&format!("    {}\n", paint(DIM, format_args!("because of {}", visible(rule)))));
     }
     format!("{head}{what}\n{}\n{}", fields(&explained.decided), modes(explained))
