@@ -21,7 +21,7 @@ pub(crate) fn bits() -> u128 {
 /// Mints ids of ledger rows that grow within one process, so that rows of one millisecond keep their order.
 #[derive(Debug, Default)]
 pub(crate) struct Mint {
-    last: Mutex<(i64, u128)>,
+    last: Mutex<Option<(i64, u128)>>,
 }
 
 impl Mint {
@@ -29,13 +29,12 @@ impl Mint {
     pub(crate) fn next(&self, now: Timestamp) -> LedgerId {
         let millis = now.as_millisecond();
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let random = if last.0 == millis {
-            last.1 + 1
-        } else {
+        let random = match *last {
+            Some((before, random)) if before == millis => random + 1,
             // The top bit stays free, so that counting up within a millisecond never wraps.
-            bits() >> 49
+            _ => bits() >> 49,
         };
-        *last = (millis, random);
+        *last = Some((millis, random));
         LedgerId::mint(now, random)
     }
 }

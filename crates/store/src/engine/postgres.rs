@@ -39,7 +39,9 @@ impl PostgresHome {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
-        config.application_name("countersign");
+        if config.get_application_name().is_none() {
+            config.application_name("countersign");
+        }
         Ok(Self { config, patience })
     }
 

@@ -122,7 +122,7 @@ async fn a_grant_is_used_up_to_the_last(place: Place) {
     store.grant(&grant, at(0)).await.unwrap();
     let known =
         store.grants_covering(&"agent".into(), &"files:write_it".parse().unwrap(), at(1)).await.unwrap();
-    assert_eq!(known, [grant.clone()]);
+    assert_eq!(known, std::slice::from_ref(&grant));
     for _ in 0..2 {
         let permit = permit_granted(&grant, r#"{"number":1}"#, at(1)).unwrap();
         let opened = store.open(permit, at(1)).await.unwrap();

@@ -6,6 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
     reason = "a test may fail loudly and say what it left out"
 )]
 

@@ -91,7 +91,7 @@ impl Place {
             Kind::Sqlite => format!("sqlite:{}", self.path().display()),
             Kind::Postgres { server, schema } => {
                 let join = if server.contains('?') { '&' } else { '?' };
-                format!("{server}{join}options=-c%20search_path%3D{schema}")
+                format!("{server}{join}options=-c%20search_path%3D{schema}&application_name={schema}")
             }
         }
     }

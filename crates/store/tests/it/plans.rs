@@ -172,7 +172,7 @@ async fn time_closes_plans(place: Place) {
     let id = hold(&store, "a", 1, at(0)).await.plan_id;
     hold(&store, "b", 2, at(10)).await;
     assert!(store.expire(at(LIFE - 1)).await.unwrap().is_empty());
-    assert_eq!(store.expire(at(LIFE)).await.unwrap(), [id.clone()]);
+    assert_eq!(store.expire(at(LIFE)).await.unwrap(), std::slice::from_ref(&id));
     assert_eq!(state(&store, &id).await, PlanState::Expired);
     let page = store.activity(Filter { kind: Some(RowKind::Decision), ..Filter::default() }).await.unwrap();
     assert_eq!(page.rows.len(), 1);

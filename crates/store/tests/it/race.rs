@@ -1,1 +1,154 @@
-//! To be written.
+//! Races: many who redeem the same tokens at once, in threads and in processes. Each token works exactly once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use countersign_core::confirm::{PlanState, Rail};
+use countersign_core::gate::token_digest;
+use countersign_store::ledger::verify;
+use countersign_store::{DecideRefused, Filter, OpenRefused, Store};
+use tokio::sync::Barrier;
+
+use crate::place::{Place, is_long, is_quick, on_both};
+use crate::plans::approval;
+use crate::processes::{Other, listen, same_store, say};
+use crate::world::{at, hold, hold_as, redeem};
+
+on_both!(invariant_races_end_in_sql, approvals_race_too);
+
+const THREADS: usize = 8;
+/// Tokens each contender gets permits for before anyone spends.
+const HEAT: usize = 50;
+
+fn token(number: usize) -> String {
+    format!("token-{number}")
+}
+
+/// 8 threads in each of 2 processes redeem the same tokens.
+async fn invariant_races_end_in_sql(place: Place) {
+    let count = match () {
+        () if is_long() => 5_000,
+        () if is_quick() => 50,
+        () => 500,
+    };
+    let store = place.store().await;
+    prepare(&store, count).await;
+    let part = format!("race {count}");
+    let mut others = [Other::start(&place, &part), Other::start(&place, &part)];
+    for other in &mut others {
+        assert_eq!(other.hear().as_deref(), Some("ready"));
+    }
+    others.iter_mut().for_each(|other| other.tell("go"));
+    let mut wins: HashMap<String, u32> = HashMap::new();
+    let mut shares = Vec::new();
+    for other in &mut others {
+        let mut share = 0;
+        while let Some(line) = other.hear() {
+            *wins.entry(line.strip_prefix("won ").unwrap().to_owned()).or_default() += 1;
+            share += 1;
+        }
+        assert!(other.child.wait().unwrap().success());
+        shares.push(share);
+    }
+    println!("{count} tokens, 2 processes, {THREADS} threads each: won {shares:?}");
+    for number in 0..count {
+        assert_eq!(wins.get(&token(number)), Some(&1), "{}", token(number));
+    }
+    assert_eq!(wins.len(), count);
+    let sql = "SELECT CAST(COUNT(*) AS TEXT) FROM ledger WHERE status = 'allowed'";
+    assert_eq!(place.raw_texts(sql).await, [[Some(count.to_string())]], "one row each, too");
+    assert!(verify(&store, None).await.unwrap().is_clean());
+}
+
+async fn prepare(store: &Store, count: usize) {
+    let mut held = Vec::new();
+    for number in 0..count {
+        let store = store.clone();
+        held.push(tokio::spawn(async move {
+            // Twenty a principal may be pending.
+            let who = format!("agent-{}", number / 20);
+            hold_as(&store, &who, ("write_it", &format!("{{\"n\":{number}}}")), &token(number), at(0))
+                .await
+                .unwrap();
+        }));
+    }
+    for one in held {
+        one.await.unwrap();
+    }
+}
+
+/// The part of another process: every thread tries every token.
+pub(crate) async fn redeem_all(count: usize) {
+    let store = same_store().await;
+    let gate = Arc::new(Barrier::new(THREADS));
+    say("ready");
+    listen();
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (store, gate) = (store.clone(), Arc::clone(&gate));
+            tokio::spawn(async move {
+                let mut won = Vec::new();
+                for heat in (0..count).step_by(HEAT) {
+                    let mut permits = Vec::new();
+                    for number in heat..(heat + HEAT).min(count) {
+                        let held = store.held(token_digest(&token(number))).await.unwrap().unwrap();
+                        // Where the other process was faster the gate says so, and there is no permit.
+                        permits
+                            .extend(redeem(&held, &token(number), at(1)).ok().map(|permit| (number, permit)));
+                    }
+                    gate.wait().await;
+                    for (number, permit) in permits {
+                        match store.open(permit, at(1)).await {
+                            Ok(_) => won.push(token(number)),
+                            Err(OpenRefused::NotSpendable { .. }) => {}
+                            Err(OpenRefused::Fault(fault)) => panic!("{}", fault.inside()),
+                        }
+                    }
+                }
+                won
+            })
+        })
+        .collect();
+    for thread in threads {
+        for token in thread.await.unwrap() {
+            say(format_args!("won {token}"));
+        }
+    }
+}
+
+/// Approve, reject, cancel and run, all at once: one of them happens.
+async fn approvals_race_too(place: Place) {
+    let (one, other) = (place.store().await, place.store().await);
+    let agent = "agent".into();
+    for round in 0..15 {
+        let now = at(round as i64);
+        let holding = hold(&one, &token(round), round as u64, now).await;
+        let id = &holding.plan_id;
+        let permit = crate::world::permit_for(&one, &token(round), now).await;
+        let (yes, yes_too, no, cancel, run) = tokio::join!(
+            one.approve(id, approval(Rail::Page, 0), now),
+            other.approve(id, approval(Rail::Cli, 0), now),
+            other.reject(id, "bob".into(), Rail::Page, None, now),
+            one.cancel(id, &agent, now),
+            other.open(permit, now),
+        );
+        for refused in [yes.as_ref().err(), yes_too.as_ref().err(), no.as_ref().err()].into_iter().flatten() {
+            assert!(matches!(refused, DecideRefused::NotDecided(_)), "{refused:?}");
+        }
+        let answers = [yes.is_ok(), yes_too.is_ok(), no.is_ok()].iter().filter(|won| **won).count();
+        assert!(answers <= 1, "the first answer decides");
+        let ends = [no.is_ok(), cancel.is_ok(), run.is_ok()].iter().filter(|won| **won).count();
+        assert_eq!(ends, 1, "a plan ends once");
+        let state = one.plan(id).await.unwrap().unwrap().state;
+        let expect = match (no.is_ok(), cancel.is_ok()) {
+            (true, _) => PlanState::Rejected,
+            (_, true) => PlanState::Cancelled,
+            _ => PlanState::Executing,
+        };
+        assert_eq!(state, expect);
+        one.resume(&agent, &"ann".into(), now).await.unwrap();
+    }
+    let all = one.activity(Filter { limit: Some(1000), ..Filter::default() }).await.unwrap();
+    assert!(all.rows.len() > 30);
+    assert!(verify(&one, None).await.unwrap().is_clean());
+}

@@ -1,1 +1,172 @@
-//! To be written.
+//! The smaller records: grants, credentials, sessions, pins, runs.
+
+use countersign_core::digest::Digest;
+use countersign_core::grant::Grant;
+use countersign_core::ids::{CredentialId, FullName, GrantId, RunId, Secret};
+use countersign_core::mode::Mode;
+use countersign_core::record::Source;
+use countersign_core::role::Role;
+use countersign_store::{
+    Credential, Definition, Grants, PinState, Run, RunState, Setter, StoreUrl, secret_digest,
+};
+use serde_json::json;
+
+use crate::place::{Place, on_both, options};
+use crate::world::at;
+
+on_both!(
+    grants_are_listed_and_taken_back,
+    credentials_are_found_by_their_digest_alone,
+    a_mode_belongs_to_one_principal_and_survives,
+    a_pin_changes_only_to_what_was_looked_at,
+    runs_are_kept_and_end_once,
+    the_salt_is_made_once,
+);
+
+async fn grants_are_listed_and_taken_back(place: Place) {
+    let store = place.store().await;
+    let grant = |number: u128, expires: i64| Grant {
+        id: GrantId::mint(at(0), number),
+        principal: "agent".into(),
+        tool: "files:write_it".into(),
+        fingerprint: Digest::plain(b"f"),
+        arguments: Default::default(),
+        uses_left: 3,
+        expires: at(expires),
+        by: "ann".into(),
+    };
+    for one in [grant(1, 10), grant(2, 100)] {
+        store.grant(&one, at(0)).await.unwrap();
+    }
+    assert_eq!(store.grants(Grants::All).await.unwrap().len(), 2);
+    let usable = store.grants(Grants::Usable(at(10))).await.unwrap();
+    assert_eq!(usable.iter().map(|row| row.grant.clone()).collect::<Vec<_>>(), [grant(2, 100)]);
+    let id = usable[0].grant.id.clone();
+    assert!(store.revoke_grant(&id, &"ann".into(), at(11)).await.unwrap().is_some());
+    assert!(store.revoke_grant(&id, &"ann".into(), at(12)).await.unwrap().is_none());
+    assert!(store.grants(Grants::Usable(at(12))).await.unwrap().is_empty());
+    let covering =
+        store.grants_covering(&"agent".into(), &"files:write_it".parse().unwrap(), at(5)).await.unwrap();
+    assert_eq!(covering, [grant(1, 10)]);
+}
+
+async fn credentials_are_found_by_their_digest_alone(place: Place) {
+    let store = place.store().await;
+    let secret = Secret::new("csg_human_very-secret");
+    let credential = Credential {
+        id: CredentialId::mint(at(0), 1),
+        role: Role::Human,
+        name: "ann".into(),
+        scopes: json!({"max_mode": "execute"}),
+        created: at(0),
+        expires: Some(at(100)),
+        revoked: None,
+    };
+    store.add_credential(&credential, secret_digest(&secret), &"root".into(), at(0)).await.unwrap();
+    let found = store.credential(secret_digest(&secret)).await.unwrap().unwrap();
+    assert_eq!(found, credential);
+    assert!(found.is_live(at(99)) && !found.is_live(at(100)));
+    assert!(store.credential(secret_digest(&Secret::new("other"))).await.unwrap().is_none());
+    assert_eq!(store.credentials().await.unwrap(), std::slice::from_ref(&credential));
+    assert!(store.revoke_credential(&credential.id, &"root".into(), at(5)).await.unwrap().is_some());
+    assert!(store.revoke_credential(&credential.id, &"root".into(), at(6)).await.unwrap().is_none());
+    assert!(!store.credential(secret_digest(&secret)).await.unwrap().unwrap().is_live(at(7)));
+}
+
+async fn a_mode_belongs_to_one_principal_and_survives(place: Place) {
+    let store = place.store().await;
+    let setter = |who: &str| Setter {
+        principal: who.into(),
+        session: "s1".into(),
+        role: Role::Agent,
+        source: Source::Mcp,
+    };
+    store.touch_session(&"agent".into(), &"s1".into(), at(0)).await.unwrap();
+    let fresh = store.session(&"agent".into(), &"s1".into()).await.unwrap().unwrap();
+    assert_eq!((fresh.mode, fresh.created), (None, at(0)));
+    store.set_mode(&setter("agent"), Mode::Execute, at(1)).await.unwrap();
+    store.touch_session(&"agent".into(), &"s1".into(), at(2)).await.unwrap();
+    drop(store);
+    let store = place.store().await;
+    let session = store.session(&"agent".into(), &"s1".into()).await.unwrap().unwrap();
+    assert_eq!((session.mode, session.created, session.last_seen), (Some(Mode::Execute), at(0), at(2)));
+    assert!(store.session(&"other".into(), &"s1".into()).await.unwrap().is_none());
+    assert_eq!(store.forget_sessions(at(3)).await.unwrap(), 1);
+}
+
+fn definition(text: &str) -> Definition {
+    let definition = json!({"name": "write_it", "description": text});
+    let definition = definition.as_object().unwrap().clone();
+    Definition { fingerprint: countersign_core::tool::fingerprint(&definition), definition }
+}
+
+async fn a_pin_changes_only_to_what_was_looked_at(place: Place) {
+    let store = place.store().await;
+    let tool = FullName::new("files", "write_it");
+    let (first, second, third) = (definition("a"), definition("b"), definition("c"));
+    assert!(store.pin(&tool, &first, PinState::Accepted, at(0)).await.unwrap().is_some());
+    assert!(
+        store.pin(&tool, &second, PinState::Accepted, at(1)).await.unwrap().is_none(),
+        "pinned is pinned"
+    );
+    assert!(store.propose_pin(&tool, &first, at(1)).await.unwrap().is_none(), "no change");
+    assert!(store.propose_pin(&tool, &second, at(2)).await.unwrap().is_some());
+    assert!(store.propose_pin(&tool, &second, at(3)).await.unwrap().is_none(), "noted once");
+    let pin = store.pin_of(&tool).await.unwrap().unwrap();
+    assert_eq!((pin.state, &pin.pinned, &pin.candidate), (PinState::Changed, &first, &Some(second.clone())));
+    store.propose_pin(&tool, &third, at(4)).await.unwrap();
+    let stale = store.accept_pin(&tool, second.fingerprint, &"ann".into(), at(5)).await.unwrap();
+    assert!(stale.is_none(), "what was looked at is not what is there now");
+    assert!(store.accept_pin(&tool, third.fingerprint, &"ann".into(), at(6)).await.unwrap().is_some());
+    let pins = store.pins(&"files".into()).await.unwrap();
+    assert_eq!(pins.len(), 1);
+    assert_eq!((pins[0].state, &pins[0].pinned, &pins[0].candidate), (PinState::Accepted, &third, &None));
+    assert_eq!(pins[0].decided_by, Some("ann".into()));
+    assert!(store.remove_pin(&tool, at(7)).await.unwrap().is_some());
+    assert!(store.pins(&"files".into()).await.unwrap().is_empty());
+    assert!(store.pin(&tool, &second, PinState::Pending, at(8)).await.unwrap().is_some());
+    assert!(store.accept_pin(&tool, second.fingerprint, &"ann".into(), at(9)).await.unwrap().is_some());
+}
+
+async fn runs_are_kept_and_end_once(place: Place) {
+    let store = place.store().await;
+    let mut run = Run {
+        id: RunId::mint(at(0), 1),
+        principal: "agent".into(),
+        session: "s1".into(),
+        tool: "infra:apply".into(),
+        state: RunState::Running,
+        ledger_id: None,
+        started: at(0),
+        ended: None,
+        exit_code: None,
+        log_tail: vec![],
+    };
+    store.begin_run(&run).await.unwrap();
+    run.state = RunState::Success;
+    run.ended = Some(at(1));
+    run.exit_code = Some(0);
+    run.log_tail = vec!["done".into()];
+    store.update_run(&run).await.unwrap();
+    let ended = run.clone();
+    run.state = RunState::Failed;
+    store.update_run(&run).await.unwrap();
+    assert_eq!(store.run(&run.id).await.unwrap(), Some(ended.clone()));
+    assert_eq!(store.runs(Some(&"agent".into()), 10).await.unwrap(), [ended]);
+    assert!(store.runs(Some(&"other".into()), 10).await.unwrap().is_empty());
+}
+
+async fn the_salt_is_made_once(place: Place) {
+    let first = place.store().await.salt().to_vec();
+    assert_eq!(first.len(), 64);
+    assert_eq!(place.store().await.salt(), first);
+}
+
+#[tokio::test]
+async fn a_store_in_memory_does_it_all_on_one_connection() {
+    let store = countersign_store::Store::connect(&StoreUrl::Memory, options()).await.unwrap();
+    crate::world::hold(&store, "a", 1, at(0)).await;
+    let opened = store.open(crate::world::permit_for(&store, "a", at(1)).await, at(1)).await.unwrap();
+    store.close(opened, crate::calls::success(), at(2)).await.unwrap();
+    assert!(countersign_store::ledger::verify(&store, None).await.unwrap().is_clean());
+}
