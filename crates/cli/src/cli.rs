@@ -10,6 +10,7 @@ use crate::answer::{Answer, Outcome, Trouble};
 use crate::commands::activity::Activity;
 use crate::commands::completions::Completions;
 use crate::commands::policy::Policy;
+use crate::commands::serve::Serve;
 use crate::output::{Format, Verbosity, Voice};
 use crate::usage;
 
@@ -70,6 +71,11 @@ pub(crate) enum Command {
     },
     /// Read, export and verify the ledger
     Activity(Activity),
+    /// Serve the gateway to agent hosts
+    #[command(
+        after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work"
+    )]
+    Serve(Serve),
     /// Show which program this is
     #[command(after_help = "Examples:\n  countersign version\n  countersign version --json")]
     Version,
@@ -86,6 +92,7 @@ impl Command {
         match self {
             Command::Policy { policy } => policy.path(),
             Command::Activity(activity) => activity.path(),
+            Command::Serve(_) => "serve",
             Command::Version => "version",
             Command::Completions(_) => "completions",
         }

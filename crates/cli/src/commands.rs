@@ -3,6 +3,7 @@
 pub(crate) mod activity;
 pub(crate) mod completions;
 pub(crate) mod policy;
+pub(crate) mod serve;
 pub(crate) mod version;
 
 use crate::answer::Outcome;
@@ -14,6 +15,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Outcome {
     match &cli.command {
         Command::Activity(activity) => activity::run(activity, cli, voice),
         Command::Policy { policy } => policy::run(policy, cli),
+        Command::Serve(args) => serve::run(args, cli),
         Command::Version => version::run(),
         Command::Completions(args) => completions::run(args),
     }

@@ -8,6 +8,11 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())
 }
 
+/// Everything, for children that get a few plain variables of it.
+pub(crate) fn all() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    env::vars_os().collect()
+}
+
 /// A variable that holds a path.
 pub(crate) fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from)

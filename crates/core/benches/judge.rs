@@ -44,7 +44,9 @@ fn rules() -> RuleSet {
 }
 
 fn arguments() -> String {
-    let lines: Vec<_> = (0..14).map(|n| json!({"sku": format!("SKU-{n:04}"), "quantity": n, "price": 12.5, "note": "as agreed"})).collect();
+    let lines: Vec<_> = (0..14)
+        .map(|n| json!({"sku": format!("SKU-{n:04}"), "quantity": n, "price": 12.5, "note": "as agreed"}))
+        .collect();
     json!({"supplier": "Acme & Söhne", "amount": 12_500, "lines": lines}).to_string()
 }
 
@@ -110,13 +112,9 @@ fn main() {
     });
     let whole = measure(rounds, || {
         let arguments = Arguments::parse(black_box(text.as_bytes())).unwrap();
-        match judge(call(arguments), &snapshot, now) {
-            Verdict::Hold(draft) => {
-                let preview = draft.computed_preview();
-                black_box(draft.freeze(PlanId::new("pln_1"), preview, now, Duration::from_secs(300)).hash);
-            }
-            other => unreachable!("{other:?}"),
-        }
+        let Verdict::Hold(draft) = judge(call(arguments), &snapshot, now) else { unreachable!() };
+        let preview = draft.computed_preview();
+        black_box(draft.freeze(PlanId::new("pln_1"), preview, now, Duration::from_secs(300)).hash);
     });
     let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
     let ratio = micros(whole.0) / micros(alone.0);

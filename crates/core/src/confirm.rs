@@ -204,13 +204,15 @@ pub fn check_token<'h>(
     }
     // A foreign token and an unknown one look the same.
     let held = held.filter(|held| is_of(&held.plan, asker)).ok_or_else(|| {
-        let message = "the confirm token is not for this call: tool, arguments and session must be those of the plan";
+        let message =
+            "the confirm token is not for this call: tool, arguments and session must be those of the plan";
         Refusal::new(Code::ConfirmTokenMismatch, message)
     })?;
     check_open(held, now).map(|()| held)
 }
 
-fn is_of(plan: &Plan, asker: Asker<'_>) -> bool {
+/// Whether a plan is of this line, tool and arguments.
+pub fn is_of(plan: &Plan, asker: Asker<'_>) -> bool {
     &plan.principal == asker.principal
         && &plan.session == asker.session
         && &plan.tool == asker.tool
@@ -219,7 +221,8 @@ fn is_of(plan: &Plan, asker: Asker<'_>) -> bool {
 
 fn check_open(held: &Held, now: Timestamp) -> Result<(), Refusal> {
     let id = &held.plan.id;
-    let expired = || Refusal::new(Code::ConfirmTokenExpired, format!("the confirm token of `{id}` has expired"));
+    let expired =
+        || Refusal::new(Code::ConfirmTokenExpired, format!("the confirm token of `{id}` has expired"));
     match held.state {
         PlanState::Executing | PlanState::Done | PlanState::Failed | PlanState::OutcomeUnknown => {
             let message = format!("`{id}` was run already; a token works once");
@@ -244,7 +247,12 @@ fn check_open(held: &Held, now: Timestamp) -> Result<(), Refusal> {
 /// Whether the agreement the plan needs is there: an approval of the store, or what the caller itself brings.
 ///
 /// INVARIANT (agents never approve): the only strength made here is `caller`.
-pub fn check_strength(held: &Held, brought: &Brought, asker: Asker<'_>, now: Timestamp) -> Result<Approval, Refusal> {
+pub fn check_strength(
+    held: &Held,
+    brought: &Brought,
+    asker: Asker<'_>,
+    now: Timestamp,
+) -> Result<Approval, Refusal> {
     let need = &held.plan.need;
     let approval = match &held.approval {
         Some(approval) if approval.strength >= need.strength => return Ok(approval.clone()),
@@ -268,9 +276,10 @@ pub fn check_typed(need: &Need, typed: Option<&str>) -> Result<(), Refusal> {
         (Some(expect), Some(given)) if same(expect, given) => Ok(()),
         (_, None) => Err(Refusal::new(Code::ConfirmTextMismatch, "the name of the resource has to be typed")
             .because("confirm_text_required")),
-        (_, Some(_)) => {
-            Err(Refusal::new(Code::ConfirmTextMismatch, "what was typed is not the name of the resource, to the letter"))
-        }
+        (_, Some(_)) => Err(Refusal::new(
+            Code::ConfirmTextMismatch,
+            "what was typed is not the name of the resource, to the letter",
+        )),
     }
 }
 

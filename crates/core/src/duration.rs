@@ -24,7 +24,11 @@ pub fn parse(text: &str) -> Result<Duration, NotASpan> {
         "d" => 86_400_000,
         _ => return Err(refuse()),
     };
-    number.checked_mul(unit_millis).filter(|millis| *millis <= 3_155_760_000_000).map(Duration::from_millis).ok_or_else(refuse)
+    number
+        .checked_mul(unit_millis)
+        .filter(|millis| *millis <= 3_155_760_000_000)
+        .map(Duration::from_millis)
+        .ok_or_else(refuse)
 }
 
 /// At most so many calls in a window.
@@ -76,7 +80,9 @@ mod tests {
 
     #[test]
     fn spans_and_rates() {
-        for (text, millis) in [("250ms", 250), ("90s", 90_000), ("5m", 300_000), ("2h", 7_200_000), ("7d", 604_800_000)] {
+        for (text, millis) in
+            [("250ms", 250), ("90s", 90_000), ("5m", 300_000), ("2h", 7_200_000), ("7d", 604_800_000)]
+        {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         for bad in ["", "5", "m", "-1s", "1.5h", "5 m", "99999999999999999999d", "9000000000000000d", "é"] {

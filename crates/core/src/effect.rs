@@ -56,9 +56,33 @@ pub enum Declared {
 
 /// Whole words of a tool's name that mean that something goes away.
 const LEXICON: [&str; 27] = [
-    "delete", "del", "drop", "destroy", "wipe", "purge", "revoke", "discard", "truncate", "kill", "erase",
-    "remove", "rm", "rmdir", "unlink", "shred", "nuke", "obliterate", "terminate", "uninstall", "deprovision",
-    "decommission", "expunge", "overwrite", "prune", "annihilate", "eradicate",
+    "delete",
+    "del",
+    "drop",
+    "destroy",
+    "wipe",
+    "purge",
+    "revoke",
+    "discard",
+    "truncate",
+    "kill",
+    "erase",
+    "remove",
+    "rm",
+    "rmdir",
+    "unlink",
+    "shred",
+    "nuke",
+    "obliterate",
+    "terminate",
+    "uninstall",
+    "deprovision",
+    "decommission",
+    "expunge",
+    "overwrite",
+    "prune",
+    "annihilate",
+    "eradicate",
 ];
 
 /// Splits a name into lower-case words at case changes and anything that is neither letter nor digit.
@@ -145,7 +169,8 @@ mod tests {
         for name in ["wipe_notes", "delete_repo", "purgeCache", "git-rm", "session.kill", "DROP_TABLE"] {
             assert!(name_is_destructive(name), "{name}");
         }
-        for name in ["list_deleted", "dropdown_values", "skill_list", "undelete", "get_repo", "killer_whales"] {
+        for name in ["list_deleted", "dropdown_values", "skill_list", "undelete", "get_repo", "killer_whales"]
+        {
             assert!(!name_is_destructive(name), "{name}");
         }
     }

@@ -14,7 +14,7 @@ pub use snapshot::{NoLimits, NoSchema, Schema, SchemaFault, Snapshot, Usage, Wri
 pub use verdict::{Draft, DryRun, Explanation, Refused, Verdict};
 
 use crate::call::{Call, Standing};
-use crate::confirm::{Asker, Held, Kind, Need, Strength, check_strength, check_token};
+use crate::confirm::{Asker, Held, Kind, Need, Strength, check_strength, check_token, is_of};
 use crate::effect::{Classified, Effect, classify, declared};
 use crate::intent::{Intent, against_server};
 use crate::mode::{Mode, ModeSources};
@@ -85,6 +85,10 @@ fn weigh<'h>(
     let style = preview::style(&tool, rules.preview.as_ref());
     let held = if phase_two && kind != Kind::None {
         call.arguments = style.for_apply(call.arguments);
+        if let Some(own) = law.held.filter(|held| is_of(&held.plan, asker(&call))) {
+            record.plan_id = Some(own.plan.id.clone());
+            record.plan_hash = Some(own.plan.hash);
+        }
         Some(check_token(&call.brought, law.held, asker(&call), now)?)
     } else {
         None
@@ -205,8 +209,10 @@ fn resolve(call: &Call, phase_two: bool) -> Result<Arc<Tool>, Refusal> {
         // A plan on a changed tool dies as a plan: the token checks come first, then `tool_changed`.
         Standing::Changed(tool) if phase_two => Ok(Arc::clone(tool)),
         Standing::Changed(_) => {
-            let message = format!("`{}` is not the tool that was accepted: its definition differs", call.name);
-            Err(Refusal::new(Code::ToolChanged, message).with("review", format!("countersign tools diff {}", call.name)))
+            let message =
+                format!("`{}` is not the tool that was accepted: its definition differs", call.name);
+            Err(Refusal::new(Code::ToolChanged, message)
+                .with("review", format!("countersign tools diff {}", call.name)))
         }
         Standing::Quarantined(_, reason) => {
             let message = format!("`{}` is withheld until a person accepts it", call.name);
@@ -280,7 +286,8 @@ fn check_rules(
         return Err(Refusal::new(Code::RuleError, fault.to_string()).with("rule", fault.rule.0.as_str()));
     }
     if let Some((why, reason)) = rules.denial() {
-        let mut refusal = Refusal::new(Code::RuleDenied, format!("`{}` is denied: {why}", call.name)).because(reason);
+        let mut refusal =
+            Refusal::new(Code::RuleDenied, format!("`{}` is denied: {why}", call.name)).because(reason);
         if let Some(rule) = rules.rule_for(Field::Deny).or(rules.rule_for(Field::Allow)) {
             refusal = refusal.with("rule", rule.0.as_str());
         }
@@ -349,7 +356,8 @@ fn to_be_typed(call: &Call, rules: &Resolution) -> Result<String, Refusal> {
         | serde_json::Value::Object(_) => None,
     });
     typed.ok_or_else(|| {
-        let message = format!("the name to be typed is the argument `{field}`, which this call does not have");
+        let message =
+            format!("the name to be typed is the argument `{field}`, which this call does not have");
         Refusal::new(Code::RuleError, message).because("type_field_missing").with("field", field.as_str())
     })
 }
@@ -379,7 +387,8 @@ fn check_pause(law: &Snapshot<'_>) -> Result<(), Refusal> {
     match law.writes {
         Writes::Open => Ok(()),
         Writes::Paused => {
-            let message = "three rejections in ten minutes paused this principal's writes; a person has to resume them";
+            let message =
+                "three rejections in ten minutes paused this principal's writes; a person has to resume them";
             Err(Refusal::new(Code::PrincipalPaused, message))
         }
     }
@@ -389,10 +398,8 @@ fn check_schema(draft: &Draft, law: &Snapshot<'_>) -> Result<(), Refusal> {
     let faults = law.schema.check(&draft.tool, draft.call.arguments.value());
     let Some(first) = faults.first() else { return Ok(()) };
     let message = format!("the arguments of `{}` do not fit its schema: {first}", draft.call.name);
-    let all: Vec<serde_json::Value> = faults
-        .iter()
-        .map(|fault| serde_json::json!({"field": fault.field, "why": fault.why}))
-        .collect();
+    let all: Vec<serde_json::Value> =
+        faults.iter().map(|fault| serde_json::json!({"field": fault.field, "why": fault.why})).collect();
     Err(Refusal::new(Code::ArgumentsInvalid, message)
         .because("schema_mismatch")
         .with("field", first.field.as_str())

@@ -72,7 +72,9 @@ impl Grant {
         listed
             && self.arguments.iter().all(|(name, allowed)| match (allowed, arguments.value().get(name)) {
                 (Allowed::Any, _) => true,
-                (Allowed::Exact(want), Some(have)) => canonical::to_string(want) == canonical::to_string(have),
+                (Allowed::Exact(want), Some(have)) => {
+                    canonical::to_string(want) == canonical::to_string(have)
+                }
                 (Allowed::Exact(_), None) => false,
             })
     }
@@ -88,7 +90,8 @@ pub fn read_arguments(given: &serde_json::Map<String, Value>) -> Result<BTreeMap
                 return Ok((name.clone(), Allowed::Any));
             }
             strict_json::check(value).map_err(|fault| {
-                Refusal::new(Code::ArgumentsInvalid, format!("`{name}` can't be granted: {fault}")).with("field", name.as_str())
+                Refusal::new(Code::ArgumentsInvalid, format!("`{name}` can't be granted: {fault}"))
+                    .with("field", name.as_str())
             })?;
             Ok((name.clone(), Allowed::Exact(value.clone())))
         })
@@ -131,7 +134,10 @@ mod tests {
         assert!(covers(&grant, r#"{"repo":"acme/site"}"#, Kind::Preview, 1), "any covers none");
         assert!(!covers(&grant, r#"{"repo":"acme/other","number":7}"#, Kind::Preview, 1));
         assert!(!covers(&grant, r#"{"number":7}"#, Kind::Preview, 1), "exact needs the value");
-        assert!(!covers(&grant, r#"{"repo":"acme/site","force":true}"#, Kind::Preview, 1), "unlisted argument");
+        assert!(
+            !covers(&grant, r#"{"repo":"acme/site","force":true}"#, Kind::Preview, 1),
+            "unlisted argument"
+        );
     }
 
     #[test]

@@ -179,9 +179,9 @@ fn declared_operation(fields: &Map<String, Value>) -> Result<Effect, Refusal> {
 fn declared_sensitivity(fields: &Map<String, Value>) -> Result<Option<Sensitivity>, Refusal> {
     let Some(value) = fields.get("data_sensitivity") else { return Ok(None) };
     let known = value.as_str().and_then(|text| text.parse().ok());
-    known.map(Some).ok_or_else(|| {
-        invalid("intent.data_sensitivity", "must be public, internal, private, or unknown")
-    })
+    known
+        .map(Some)
+        .ok_or_else(|| invalid("intent.data_sensitivity", "must be public, internal, private, or unknown"))
 }
 
 fn declared_reason(fields: &Map<String, Value>) -> Result<Option<String>, Refusal> {
@@ -325,11 +325,9 @@ mod tests {
         ] {
             assert_eq!(declare(arguments, router).unwrap().as_ref(), Some(&expect));
         }
-        let refusal = declare(
-            json!({"intent": {"operation_type": "write"}, "intent_operation_type": "read"}),
-            router,
-        )
-        .unwrap_err();
+        let refusal =
+            declare(json!({"intent": {"operation_type": "write"}, "intent_operation_type": "read"}), router)
+                .unwrap_err();
         assert_eq!(refusal.code, Code::ArgumentsInvalid);
         assert_eq!(refusal.details["field"], "intent_operation_type");
     }
@@ -364,7 +362,8 @@ mod tests {
         let router = Door::Router(Variant::Write);
         let warned = against_server(router, None, Declared::ReadOnly, Strictness::Strict, &tool).unwrap();
         assert!(warned.unwrap().contains("read-only"));
-        let lenient = against_server(router, None, Declared::Destructive, Strictness::Lenient, &tool).unwrap();
+        let lenient =
+            against_server(router, None, Declared::Destructive, Strictness::Lenient, &tool).unwrap();
         assert!(lenient.unwrap().contains("destructive"));
     }
 }

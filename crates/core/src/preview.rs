@@ -53,7 +53,9 @@ pub fn style(tool: &Tool, rule: Option<&PreviewRule>) -> Style {
                     == Some("boolean")
             };
             match DETECTED.iter().find(|name| is_boolean(name)) {
-                Some(name) => Style::Argument { arg: (*name).to_owned(), preview: true.into(), apply: false.into() },
+                Some(name) => {
+                    Style::Argument { arg: (*name).to_owned(), preview: true.into(), apply: false.into() }
+                }
                 None => Style::Computed,
             }
         }
@@ -82,9 +84,13 @@ impl Style {
 
 /// The preview computed from the call itself: tool, effect, who, arguments, declared reason, target.
 pub fn computed(call: &Call, effect: Effect, intent: Option<&Intent>, shown_arguments: &Value) -> Preview {
-    let decisive = json!({"tool": call.name.to_string(), "effect": effect, "arguments_digest": call.arguments.digest()});
+    let decisive =
+        json!({"tool": call.name.to_string(), "effect": effect, "arguments_digest": call.arguments.digest()});
     let mut shown = Map::new();
-    shown.insert("summary".into(), format!("{} {} would run with the arguments below", article(effect), call.name).into());
+    shown.insert(
+        "summary".into(),
+        format!("{} {} would run with the arguments below", article(effect), call.name).into(),
+    );
     shown.insert("tool".into(), call.name.to_string().into());
     shown.insert("effect".into(), effect.as_str().into());
     shown.insert("who".into(), call.caller.principal.as_str().into());
@@ -110,8 +116,20 @@ fn article(effect: Effect) -> &'static str {
 /// What the call is about, by the names arguments usually have.
 fn target(arguments: &Value) -> Option<Value> {
     const NAMES: [&str; 14] = [
-        "name", "id", "repo", "repository", "path", "file", "url", "resource", "target", "table", "branch", "namespace",
-        "workspace", "key",
+        "name",
+        "id",
+        "repo",
+        "repository",
+        "path",
+        "file",
+        "url",
+        "resource",
+        "target",
+        "table",
+        "branch",
+        "namespace",
+        "workspace",
+        "key",
     ];
     let found: Map<String, Value> = NAMES
         .iter()
@@ -134,9 +152,15 @@ mod tests {
     fn dry_run_booleans_are_detected_and_rules_win() {
         for name in DETECTED {
             let found = style(&tool(json!({"properties": {name: {"type": "boolean"}}})), None);
-            assert_eq!(found, Style::Argument { arg: name.into(), preview: true.into(), apply: false.into() });
+            assert_eq!(
+                found,
+                Style::Argument { arg: name.into(), preview: true.into(), apply: false.into() }
+            );
         }
-        assert_eq!(style(&tool(json!({"properties": {"preview": {"type": "string"}}})), None), Style::Computed);
+        assert_eq!(
+            style(&tool(json!({"properties": {"preview": {"type": "string"}}})), None),
+            Style::Computed
+        );
         let offered = tool(json!({"properties": {"dry_run": {"type": "boolean"}}}));
         assert_eq!(style(&offered, Some(&PreviewRule::Computed)), Style::Computed);
     }

@@ -153,7 +153,9 @@ mod tests {
             assert!(is_marked(&got["text"]) && is_marked(&got["list"][0]), "{secret}");
             assert!(!got.to_string().contains(secret));
         }
-        for harmless in ["delete the branch", "https://example.com/a:b@c", "AKIA", "eyJ is a prefix", "sk-short"] {
+        for harmless in
+            ["delete the branch", "https://example.com/a:b@c", "AKIA", "eyJ is a prefix", "sk-short"]
+        {
             assert_eq!(clean(json!({"text": harmless}), &[])["text"], harmless);
         }
     }

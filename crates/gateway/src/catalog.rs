@@ -210,6 +210,14 @@ impl Catalog {
         })
     }
 
+    /// Whether a host that lists this one sees what it saw of the other.
+    pub fn lists_the_same(&self, other: &Self) -> bool {
+        let seen = |listed: &Listed| {
+            (listed.direct_name.clone(), listed.outlook.clone(), listed.raw.get().to_owned())
+        };
+        self.accepted().map(seen).eq(other.accepted().map(seen))
+    }
+
     /// Whether the one upstream is served under its tools' own names.
     pub fn is_bare(&self) -> bool {
         self.bare

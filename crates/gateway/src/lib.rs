@@ -1,2 +1,29 @@
-//! The house: every MCP server behind one gate.
+//! The house: every MCP server behind one gate. Sessions, catalogue, previews, dispatch, surfaces.
+//! The law is `core`'s, the records are `store`'s, the bytes are `wire`'s; here they meet, once per call.
+
+pub mod answer;
+pub mod asked;
+pub mod assemble;
+pub mod catalog;
+pub mod conduct;
+pub mod escape;
+pub mod house;
+pub mod http;
+pub mod law;
+pub mod limits;
+pub mod line;
+pub mod metrics;
+pub mod passthrough;
+pub mod relist;
+pub mod schema;
 pub mod search;
+pub mod service;
+pub mod surfaces;
+pub mod upstreams;
+pub mod waiting;
+
+/// Whether a tool has a boolean `preview` argument of its own.
+pub(crate) fn preview_argument(tool: &countersign_core::tool::Tool) -> bool {
+    let properties = tool.definition.get("inputSchema").and_then(|schema| schema.get("properties"));
+    properties.is_some_and(|all| all.get("preview").is_some())
+}

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use countersign_core::call::Scopes;
 use countersign_core::config::{AgentAuth, Config, Reads, Surface};
 use countersign_core::ids::{PrincipalId, SessionId};
@@ -47,9 +47,61 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SURFACE")]
     surface: Option<Surface>,
 
+    /// How much is logged
+    #[arg(long, value_enum, default_value_t = Level::Warn, value_name = "LEVEL")]
+    log: Level,
+
+    /// Write the log to this file instead of stderr
+    #[arg(long, value_name = "PATH")]
+    log_file: Option<std::path::PathBuf>,
+
+    /// Write the log as JSON lines
+    #[arg(long)]
+    log_json: bool,
+
     /// Take up the session of this name again, with its mode and open plans
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// What is broken
+    Error,
+    /// And what is odd
+    Warn,
+    /// And what happens
+    Info,
+    /// And how
+    Debug,
+}
+
+/// Logs go to stderr or a file, never to stdout, which is the protocol's.
+fn start_log(args: &Serve) -> Result<(), Trouble> {
+    let level = match args.log {
+        Level::Error => tracing::Level::ERROR,
+        Level::Warn => tracing::Level::WARN,
+        Level::Info => tracing::Level::INFO,
+        Level::Debug => tracing::Level::DEBUG,
+    };
+    let base = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_target(false);
+    let set = match (&args.log_file, args.log_json) {
+        (None, false) => base.with_writer(std::io::stderr).try_init(),
+        (None, true) => base.json().with_writer(std::io::stderr).try_init(),
+        (Some(path), json) => {
+            let open = std::fs::OpenOptions::new().create(true).append(true).open(path);
+            let file = open.map_err(|error| {
+                let message = format!("can't write `{}`: {}", path.display(), config_file::why(&error));
+                Trouble::usage("invalid_value", message, "countersign serve --log-file PATH")
+            })?;
+            let file = std::sync::Mutex::new(file);
+            if json { base.json().with_writer(file).try_init() } else { base.with_writer(file).try_init() }
+        }
+    };
+    // A second subscriber can't be set: the first one goes on.
+    let _ = set;
+    Ok(())
 }
 
 /// Serves until the line closes or the process is told to stop.
@@ -58,6 +110,7 @@ pub(crate) fn run(args: &Serve, cli: &Cli) -> Outcome {
         let message = format!("invalid role `{}`: must be agent or human", args.role);
         Trouble::usage("invalid_value", message, "countersign serve --role agent")
     })?;
+    start_log(args)?;
     let served = Served::read(args, cli, role)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| broken("the runtime can't be started", &error))?;
@@ -82,9 +135,8 @@ impl Served {
     fn read(args: &Serve, cli: &Cli, role: Role) -> Result<Self, Trouble> {
         let files = config_file::require(&cli.config)?;
         let parsed = files.parse()?;
-        let mut config = parsed
-            .settle(&|reference| files.look_up(reference))
-            .map_err(|found| files.invalid(&found))?;
+        let mut config =
+            parsed.settle(&|reference| files.look_up(reference)).map_err(|found| files.invalid(&found))?;
         config.gateway.mode = args.mode.unwrap_or(config.gateway.mode);
         let name = match &args.session {
             Some(name) => SessionId::new(format!("stdio:{name}")),
@@ -102,7 +154,7 @@ impl Served {
         Ok(Self {
             store: records::locate(None, cli)?,
             around: Surroundings {
-                ambient: std::env::vars_os().collect(),
+                ambient: environment::all(),
                 folder: absolute(&files.folder),
                 desk_url: None,
             },
@@ -114,6 +166,7 @@ impl Served {
     }
 
     async fn serve(self) -> Outcome {
+        let url = self.store.clone();
         let options = ConnectOptions {
             reads: match self.config.ledger.reads {
                 Reads::Soon => ReadRows::Soon,
@@ -121,10 +174,15 @@ impl Served {
             },
             ..ConnectOptions::default()
         };
-        let store = Store::connect(&self.store, options).await.map_err(|fault| records::fault(&fault))?;
-        let recovered = store.recover(jiff::Timestamp::now()).await.map_err(|fault| records::fault(&fault))?;
-        if recovered.plans > 0 {
-            banner(&format!("{} plans were under way when the last gateway died: outcome unknown", recovered.plans));
+        let store =
+            Store::connect(&self.store, options).await.map_err(|fault| records::trouble(&fault, &url))?;
+        let recovered =
+            store.recover(jiff::Timestamp::now()).await.map_err(|fault| records::trouble(&fault, &url))?;
+        if !recovered.plans.is_empty() {
+            banner(&format!(
+                "{} plans were under way when the last gateway died: outcome unknown",
+                recovered.plans.len()
+            ));
         }
         let (house, _keeper) = assemble(&self.config, store.clone(), &self.around).map_err(|cannot| {
             let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
@@ -143,10 +201,12 @@ impl Served {
                 refuse_open(address, openness)?;
                 let (router, front) = http::routes(Arc::clone(&house), face, HttpOptions::loopback(serve));
                 let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
-                    let refusal = Refusal::new(Code::StoreUnavailable, format!("can't listen on {address}: {error}"));
+                    let refusal =
+                        Refusal::new(Code::StoreUnavailable, format!("can't listen on {address}: {error}"));
                     Trouble::refused(refusal, "name a free address: countersign serve --http 127.0.0.1:0")
                 })?;
-                let local = listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
+                let local =
+                    listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
                 banner(&format!("listening on http://{local}/mcp"));
                 let served = listen_http(listener, router, stopped()).await;
                 front.shutdown().await;
@@ -156,7 +216,7 @@ impl Served {
         for upstream in house.upstreams.load().values() {
             upstream.close().await;
         }
-        store.flush().await.map_err(|fault| records::fault(&fault))?;
+        store.flush().await.map_err(|fault| records::trouble(&fault, &url))?;
         ended.map_err(|error| broken("serving ended", &error))?;
         Ok(Answer::default())
     }
@@ -173,7 +233,9 @@ fn refuse_open(address: SocketAddr, openness: AgentAuth) -> Result<(), Trouble> 
 }
 
 fn absolute(folder: &std::path::Path) -> std::path::PathBuf {
-    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+    // An empty path means here, and only `.` can be made absolute.
+    let here = if folder.as_os_str().is_empty() { std::path::Path::new(".") } else { folder };
+    std::path::absolute(here).unwrap_or_else(|_| here.to_owned())
 }
 
 /// A line for people, on stderr. One that can't be read by anyone is no reason to stop.

@@ -33,29 +33,43 @@ pub struct Place {
 
 /// All sources of a configuration, kept so that later findings can show their lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files(Vec<Source>);
+pub struct Files {
+    sources: Vec<Source>,
+    /// Where the lines of each source start, so that a file with thousands of mistakes is answered as well.
+    lines: Vec<Vec<usize>>,
+}
 
 impl Files {
     pub(super) fn new(sources: &[Source]) -> Self {
-        Self(sources.to_vec())
+        let starts = |source: &Source| {
+            std::iter::once(0).chain(source.text.match_indices('\n').map(|(at, _)| at + 1)).collect()
+        };
+        Self { sources: sources.to_vec(), lines: sources.iter().map(starts).collect() }
     }
 
     pub(super) fn all(&self) -> &[Source] {
-        &self.0
+        &self.sources
     }
 
     fn source(&self, file: usize) -> (&str, &str) {
-        self.0.get(file).map_or(("", ""), |source| (&source.name, &source.text))
+        self.sources.get(file).map_or(("", ""), |source| (&source.name, &source.text))
     }
 
     /// Line and column of a place, from 1, columns in characters.
     pub fn position(&self, place: Place) -> (usize, usize) {
         let (_, text) = self.source(place.file);
-        let before = text.get(..floor(text, place.start)).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let column =
-            before.get(line_start..).unwrap_or_default().trim_start_matches('\u{feff}').chars().count() + 1;
-        (before.matches('\n').count() + 1, column)
+        let at = floor(text, place.start);
+        let line = self
+            .lines
+            .get(place.file)
+            .map_or(0, |starts| starts.partition_point(|start| *start <= at))
+            .max(1);
+        let before = text.get(self.line_start(place.file, line)..at).unwrap_or_default();
+        (line, before.trim_start_matches('\u{feff}').chars().count() + 1)
+    }
+
+    fn line_start(&self, file: usize, line: usize) -> usize {
+        self.lines.get(file).and_then(|starts| starts.get(line - 1)).copied().unwrap_or(0)
     }
 
     /// `file:line`, which is how rules are named.
@@ -74,7 +88,8 @@ impl Files {
     ) -> Diagnostic {
         let (name, text) = self.source(place.file);
         let (line, column) = self.position(place);
-        let whole_line = text.split('\n').nth(line - 1).unwrap_or_default().trim_start_matches('\u{feff}');
+        let from_line = text.get(self.line_start(place.file, line)..).unwrap_or_default();
+        let whole_line = from_line.split('\n').next().unwrap_or_default().trim_start_matches('\u{feff}');
         let marked = text.get(floor(text, place.start)..floor(text, place.end)).unwrap_or_default();
         let marked = marked.split('\n').next().unwrap_or_default().trim_end();
         Diagnostic {

@@ -138,11 +138,15 @@ impl Table {
     }
 }
 
+/// So many places that are not TOML are reported.
+const MOST_BREAKS: usize = 20;
+
 /// Reads one file. What can be read is in the tree even where something is wrong.
 pub(super) fn read(files: &Files, file: usize, found: &mut Vec<Diagnostic>) -> Table {
     let text = files.all().get(file).map_or("", |source| source.text.as_str());
     let (document, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
+    // What is no TOML at all has a mistake in every line: the first ones say enough.
+    for error in errors.into_iter().take(MOST_BREAKS) {
         let span = error.span().unwrap_or(0..0);
         let place = Place { file, start: span.start, end: span.end };
         found.push(syntax(files, place, error.message()));

@@ -172,7 +172,10 @@ impl Redemption {
             (false, _) => false,
         };
         if drifted {
-            let message = format!("what `{}` would do has changed since it was shown; ask for a new plan", self.plan.id);
+            let message = format!(
+                "what `{}` would do has changed since it was shown; ask for a new plan",
+                self.plan.id
+            );
             let refusal = Refusal::new(Code::ConfirmTokenMismatch, message)
                 .because("plan_drifted")
                 .with("reviewed", self.plan.preview.shown.clone())

@@ -195,7 +195,9 @@ impl Explanation {
 fn risk(classified: Classified) -> &'static str {
     match (classified.effect, classified.because) {
         (Effect::Read, _) => "none: it only reads",
-        (Effect::Write, Because::Unknown) => "changes something; the upstream does not say more, so it counts as a write",
+        (Effect::Write, Because::Unknown) => {
+            "changes something; the upstream does not say more, so it counts as a write"
+        }
         (Effect::Write, _) => "changes something",
         (Effect::Destructive, Because::Contradiction) => {
             "destroys something by its name, although the upstream's annotations deny it"

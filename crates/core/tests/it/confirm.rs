@@ -210,7 +210,10 @@ fn a_typed_name_is_exact_and_never_echoed() {
         let verdict = world.judge(call.clone(), at(1));
         assert_eq!(short(&verdict), expect, "{text:?}");
         if let Verdict::Refuse(refused) = verdict {
-            assert!(!refused.refusal.message.contains("Acme") && !refused.refusal.details_value().to_string().contains("Acme"));
+            assert!(
+                !refused.refusal.message.contains("Acme")
+                    && !refused.refusal.details_value().to_string().contains("Acme")
+            );
         }
     }
 }
@@ -218,17 +221,24 @@ fn a_typed_name_is_exact_and_never_echoed() {
 #[test]
 fn a_preview_that_drifted_refuses_and_shows_both() {
     let mut rule = Rule::named("r", &["*"]);
-    rule.preview = Some(PreviewRule::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
+    rule.preview =
+        Some(PreviewRule::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
     let mut world = World::with_rules(vec![rule]);
     let tool = tool("sync_notes", json!({}));
     let mut call = call(&tool, router(Variant::Write), r#"{"id":7,"dry_run":true}"#);
     let Verdict::Hold(draft) = world.judge(call.clone(), at(0)) else { panic!() };
     assert_eq!(draft.dry_run().unwrap().arguments, r#"{"dry_run":true,"id":7}"#);
-    let shown = |count: u32| Preview::new(PreviewSource::Argument, json!({"count": count}), &json!({"count": count}));
+    let shown =
+        |count: u32| Preview::new(PreviewSource::Argument, json!({"count": count}), &json!({"count": count}));
     let plan = draft.freeze(PlanId::new("pln_1"), shown(3), at(0), Duration::from_secs(300));
     assert_eq!(plan.arguments.canonical(), r#"{"dry_run":false,"id":7}"#, "what is frozen is what applies");
-    world.held =
-        Some(Held { token_expires: plan.expires, plan, state: PlanState::Pending, approval: None, note: None });
+    world.held = Some(Held {
+        token_expires: plan.expires,
+        plan,
+        state: PlanState::Pending,
+        approval: None,
+        note: None,
+    });
     call.brought = Brought { token: Some(TOKEN.into()), yes: Some(true), text: None };
     let again = |fresh: Option<&Preview>| {
         let Verdict::Redeem(redemption) = world.judge(call.clone(), at(1)) else { panic!() };
@@ -240,7 +250,11 @@ fn a_preview_that_drifted_refuses_and_shows_both() {
     assert_eq!((drifted.code, drifted.reason_code), (Code::ConfirmTokenMismatch, "plan_drifted"));
     assert_eq!(drifted.details["reviewed"]["count"], 3);
     assert_eq!(drifted.details["now"]["count"], 4);
-    assert_eq!(again(None).unwrap_err().refusal.reason_code, "plan_drifted", "a preview that was not made again refuses");
+    assert_eq!(
+        again(None).unwrap_err().refusal.reason_code,
+        "plan_drifted",
+        "a preview that was not made again refuses"
+    );
 }
 
 /// A permit that could be copied could be dispatched twice: of the two answers below, a type that is `Clone` gives the first.
@@ -264,7 +278,8 @@ fn invariant_one_gate() {
     assert!(!(&permit).copies(), "a permit is not `Clone`");
     // And no source but the gate's own makes one: its constructors are private to `core::gate`.
     let source = include_str!("../../src/gate/permit.rs");
-    let made: Vec<&str> = source.lines().filter(|line| line.contains("-> Self") && line.contains("pub fn")).collect();
+    let made: Vec<&str> =
+        source.lines().filter(|line| line.contains("-> Self") && line.contains("pub fn")).collect();
     assert!(made.is_empty(), "public constructors: {made:?}");
 }
 

@@ -63,7 +63,11 @@ fn modes_resolve_call_then_session_then_default_and_bad_ones_change_nothing() {
     let tool = tool("sync_notes", json!({}));
     let mut world = World::new();
     world.session_mode = None;
-    assert_eq!(short(&world.judge(call(&tool, router(Variant::Write), "{}"), at(0))), "explain", "default is ask");
+    assert_eq!(
+        short(&world.judge(call(&tool, router(Variant::Write), "{}"), at(0))),
+        "explain",
+        "default is ask"
+    );
     let mut planned = call(&tool, router(Variant::Write), "{}");
     planned.mode = Some("plan".into());
     assert_eq!(short(&world.judge(planned, at(0))), "preview");
@@ -121,7 +125,9 @@ fn the_first_match_per_field_wins_and_every_deny_denies() {
     let mut deny = Rule::named("deny", &["github:*"]);
     deny.deny = Some("not today".into());
     let world = World::with_rules(vec![allow, first, deny]);
-    let Verdict::Refuse(refused) = world.judge(call(&tool, router(Variant::Write), "{}"), at(0)) else { panic!() };
+    let Verdict::Refuse(refused) = world.judge(call(&tool, router(Variant::Write), "{}"), at(0)) else {
+        panic!()
+    };
     assert_eq!(refused.refusal.code, Code::RuleDenied);
     assert_eq!(refused.refusal.message, "`github:sync_notes` is denied: not today");
     assert_eq!(refused.refusal.details["rule"], "deny");
@@ -235,11 +241,14 @@ fn a_grant_lets_exactly_its_calls_through_and_never_what_must_be_typed() {
 #[test]
 fn an_explicit_dry_run_is_never_made_real() {
     let mut rule = Rule::named("r", &["*"]);
-    rule.preview = Some(PreviewRule::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
+    rule.preview =
+        Some(PreviewRule::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
     rule.confirm = Some(Kind::None);
     let world = World::with_rules(vec![rule]);
     let tool = tool("sync_notes", json!({}));
-    let Verdict::Go(permit) = world.judge(call(&tool, Door::Direct, r#"{"dry_run":true}"#), at(0)) else { panic!() };
+    let Verdict::Go(permit) = world.judge(call(&tool, Door::Direct, r#"{"dry_run":true}"#), at(0)) else {
+        panic!()
+    };
     assert_eq!(permit.arguments(), r#"{"dry_run":true}"#);
 }
 
@@ -272,7 +281,9 @@ fn json_value() -> impl Strategy<Value = serde_json::Value> {
         Just(serde_json::Value::Null),
         any::<bool>().prop_map(Into::into),
         (-9_007_199_254_740_991i64..=9_007_199_254_740_991).prop_map(Into::into),
-        any::<f64>().prop_filter("finite, no minus zero", |x| x.is_finite() && (*x != 0.0 || x.is_sign_positive())).prop_map(Into::into),
+        any::<f64>()
+            .prop_filter("finite, no minus zero", |x| x.is_finite() && (*x != 0.0 || x.is_sign_positive()))
+            .prop_map(Into::into),
         ".{0,8}".prop_map(Into::into),
     ];
     leaf.prop_recursive(3, 24, 4, |inner| {
@@ -320,7 +331,8 @@ proptest! {
 fn a_plan_survives_its_stored_form() {
     let world = World::new();
     let tool = tool("delete_repo", json!({"destructiveHint": true}));
-    let Verdict::Hold(draft) = world.judge(call(&tool, router(Variant::Destructive), r#"{"repo":"x","n":1.0}"#), at(0))
+    let Verdict::Hold(draft) =
+        world.judge(call(&tool, router(Variant::Destructive), r#"{"repo":"x","n":1.0}"#), at(0))
     else {
         panic!()
     };

@@ -1,4 +1,13 @@
 //! Integration tests of the law, one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    clippy::type_complexity,
+    reason = "tests fail loudly, in their helper functions too"
+)]
+
 mod canonical;
 mod config;
 mod confirm;

@@ -63,7 +63,10 @@ fn rule_sets() -> HashMap<(Option<Effect>, Option<Kind>, Option<Strength>), Rule
             for strength in options(Strength::ALL) {
                 let mut rule = Rule::named("r", &["*"]);
                 (rule.effect, rule.confirm, rule.strength) = (effect, kind, strength);
-                sets.insert((effect, kind, strength), RuleSet::compile(vec![rule], Unlisted::Govern).unwrap());
+                sets.insert(
+                    (effect, kind, strength),
+                    RuleSet::compile(vec![rule], Unlisted::Govern).unwrap(),
+                );
             }
         }
     }
@@ -95,10 +98,11 @@ fn everything_in_one_table() {
                                 short(&world.judge(call, at(0)))
                             });
                             let answer = if answer.contains(';') {
-                                let known = legend.iter().position(|long| *long == answer).unwrap_or_else(|| {
-                                    legend.push(answer);
-                                    legend.len() - 1
-                                });
+                                let known =
+                                    legend.iter().position(|long| *long == answer).unwrap_or_else(|| {
+                                        legend.push(answer);
+                                        legend.len() - 1
+                                    });
                                 format!("answer {known}")
                             } else {
                                 answer

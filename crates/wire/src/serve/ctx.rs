@@ -24,6 +24,8 @@ const BACKLOG: usize = 256;
 enum Place {
     /// A client waits for the reply.
     Live(Live),
+    /// A client waits, and will be told to come back with answers as soon as all questions of this moment are in.
+    Parking { live: Live, questions: Vec<Question> },
     /// The client went to fetch an answer; it will come back with another id.
     Parked { backlog: Vec<Notification>, questions: Vec<Question> },
     /// The handler finished while the client was away.
@@ -138,7 +140,7 @@ impl Ctx {
 
     async fn relay(&self, notification: Notification) -> Result<(), Gone> {
         let live = match &mut *lock(&self.0.place) {
-            Place::Live(live) => live.clone(),
+            Place::Live(live) | Place::Parking { live, .. } => live.clone(),
             Place::Parked { backlog, .. } => {
                 if backlog.len() < BACKLOG {
                     backlog.push(notification);
@@ -157,7 +159,9 @@ impl Ctx {
             Era::Legacy => {
                 let live = match &*lock(&self.0.place) {
                     Place::Live(live) => live.clone(),
-                    Place::Parked { .. } | Place::Finished(_) | Place::Done => return Err(AskFault::Gone),
+                    Place::Parking { .. } | Place::Parked { .. } | Place::Finished(_) | Place::Done => {
+                        return Err(AskFault::Gone);
+                    }
                 };
                 let answer = self.0.session.ask_on(&live.outlet, self.client(), method, params);
                 tokio::select! {
@@ -178,42 +182,54 @@ impl Ctx {
         }
         let (answer, answered) = oneshot::channel();
         let question = Question { method: method.into(), params: params.map(ToOwned::to_owned), answer };
-        self.pose(question).await?;
+        self.pose(question)?;
         tokio::select! {
             reply = answered => reply.map_err(|_| AskFault::Expired)?.map_err(AskFault::Rpc),
             () = self.cancelled() => Err(AskFault::Gone),
         }
     }
 
-    /// Parks the request with a question, or adds it to the next round if the client is away already.
-    async fn pose(&self, question: Question) -> Result<(), AskFault> {
-        let live = {
-            let mut place = lock(&self.0.place);
-            match &mut *place {
-                Place::Parked { questions, .. } => {
-                    questions.push(question);
-                    return Ok(());
-                }
-                Place::Finished(_) | Place::Done => return Err(AskFault::Gone),
-                Place::Live(live) => {
-                    let live = live.clone();
-                    *place = Place::Parked { backlog: Vec::new(), questions: Vec::new() };
-                    live
-                }
+    /// Parks the request with a question, or adds it to the round that is being made.
+    fn pose(&self, question: Question) -> Result<(), AskFault> {
+        let mut place = lock(&self.0.place);
+        match &mut *place {
+            Place::Parked { questions, .. } | Place::Parking { questions, .. } => questions.push(question),
+            Place::Finished(_) | Place::Done => return Err(AskFault::Gone),
+            Place::Live(live) => {
+                *place = Place::Parking { live: live.clone(), questions: vec![question] };
+                // In a task of its own: whoever asks may stop waiting, the client must still hear of the round.
+                tokio::spawn(self.clone().send_round());
             }
-        };
-        self.send_round(live, vec![question]).await
+        }
+        Ok(())
     }
 
     /// Answers the client's current request with `input_required`; the questions wait in the parking.
-    async fn send_round(&self, live: Live, questions: Vec<Question>) -> Result<(), AskFault> {
-        let parking = self.0.session.parking();
-        let result = parking.park(self.clone(), questions)?;
+    async fn send_round(self) {
+        // Questions that are put side by side go out together.
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        let (live, result) = {
+            let mut place = lock(&self.0.place);
+            let Place::Parking { live, questions } = &mut *place else { return };
+            let (live, questions) = (live.clone(), std::mem::take(questions));
+            // Where there is no room the questions are dropped, and whoever asked is told.
+            match self.0.session.parking().park(self.clone(), questions) {
+                Ok(result) => {
+                    *place = Place::Parked { backlog: Vec::new(), questions: Vec::new() };
+                    (live, result)
+                }
+                Err(_) => {
+                    *place = Place::Live(live);
+                    return;
+                }
+            }
+        };
         self.0.session.leave(&live.id);
         let mut bytes = Vec::new();
         frame::write_response(&mut bytes, Some(&live.id), &Ok(result));
         let _ = live.outlet.send(Out { bytes, end: Ending::Result }).await;
-        Ok(())
     }
 
     /// The client is back: later messages go to its new request. Questions it left open are put again.
@@ -223,7 +239,7 @@ impl Ctx {
             match std::mem::replace(&mut *place, Place::Live(live.clone())) {
                 Place::Parked { backlog, questions } => (backlog, questions, None),
                 Place::Finished(reply) => (Vec::new(), Vec::new(), Some(reply)),
-                Place::Live(_) | Place::Done => (Vec::new(), Vec::new(), None),
+                Place::Live(_) | Place::Parking { .. } | Place::Done => (Vec::new(), Vec::new(), None),
             }
         };
         if let Some(reply) = finished {
@@ -233,9 +249,11 @@ impl Ctx {
             let _ = live.outlet.send(Out::message(self.retokened(&notification, &live))).await;
         }
         questions.extend(unanswered);
-        if !questions.is_empty() {
-            *lock(&self.0.place) = Place::Parked { backlog: Vec::new(), questions: Vec::new() };
-            let _ = self.send_round(live, questions).await;
+        for question in questions {
+            // A handler that finished meanwhile needs no answers any more.
+            if self.pose(question).is_err() {
+                return;
+            }
         }
     }
 
@@ -265,7 +283,10 @@ impl Ctx {
 
     /// The client's connection for the request `id` is gone; true cancellation only if it was not parked meanwhile.
     pub(crate) fn disconnected(&self, id: &Id) {
-        let current = matches!(&*lock(&self.0.place), Place::Live(live) if live.id == *id);
+        let current = match &*lock(&self.0.place) {
+            Place::Live(live) | Place::Parking { live, .. } => live.id == *id,
+            Place::Parked { .. } | Place::Finished(_) | Place::Done => false,
+        };
         if current {
             self.cancel();
         }
@@ -289,7 +310,7 @@ impl Ctx {
         let live = {
             let mut place = lock(&self.0.place);
             match std::mem::replace(&mut *place, Place::Done) {
-                Place::Live(live) => live,
+                Place::Live(live) | Place::Parking { live, .. } => live,
                 Place::Parked { .. } => {
                     *place = Place::Finished(reply);
                     return None;

@@ -42,6 +42,16 @@ fn every_prefix_of_a_configuration_is_answered() {
     }
 }
 
+#[test]
+fn what_is_no_configuration_at_all_is_answered_soon() {
+    let started = std::time::Instant::now();
+    check(&"\u{0}\u{1}garbage [[ \" \n".repeat(20_000));
+    check(&(0..20_000).map(|number| format!("key{number} = {number}\n")).collect::<String>());
+    check(&"[[rules]]\n".repeat(5_000));
+    check(&format!("[gateway]\nmode = \"{}\"\n", "x".repeat(1_000_000)));
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -154,6 +154,7 @@ fn fields_that_say_something_else() {
 fn good_rules_are_left_alone() {
     for text in [
         include_str!("../../data/config/contract.toml"),
+        include_str!("../../../../../examples/first/countersign.toml"),
         // Conditional rules decide nothing for certain.
         "[[rules]]\nmatch = \"a:*\"\nwhen = \"args.x == 1\"\nconfirm = \"none\"\n[[rules]]\nmatch = \"a:b\"\nconfirm = \"type\"\n",
         // One field is still open.

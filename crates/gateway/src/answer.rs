@@ -1,0 +1,79 @@
+//! Answers: envelopes as tool results, upstream results unchanged but for our `_meta`, refusals as either.
+
+use countersign_core::envelope::Envelope;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_wire::frame::{Reply, RpcError};
+use countersign_wire::raw::{self, Raw};
+use serde_json::{Map, Value, json};
+
+/// What a tool call is answered with.
+pub enum Answer {
+    /// Our own words.
+    Envelope(Envelope),
+    /// The upstream's result, bytes as they came, with `_meta["countersign"]`.
+    Upstream(Raw),
+    /// A JSON-RPC error.
+    Rpc(RpcError),
+}
+
+impl Answer {
+    /// A refusal: a tool result with `isError`, but for human-only tools, whose refusal the contract makes a JSON-RPC error.
+    pub fn refused(command: &str, refusal: &Refusal) -> Self {
+        if refusal.code == Code::RoleForbidden {
+            let data = json!({"code": refusal.code.as_str(), "details": refusal.details_value()});
+            return Self::Rpc(RpcError::with_data(-32602, &refusal.message, &data));
+        }
+        Self::Envelope(Envelope::refused(command, refusal))
+    }
+
+    /// As a reply on the wire.
+    pub fn into_reply(self) -> Reply {
+        match self {
+            Self::Envelope(envelope) => Ok(tool_result(&envelope)),
+            Self::Upstream(result) => Ok(result),
+            Self::Rpc(error) => Err(error),
+        }
+    }
+}
+
+/// The envelope as `structuredContent` and as one text block, `isError = !ok`.
+pub fn tool_result(envelope: &Envelope) -> Raw {
+    let value = envelope.to_value();
+    let text = value.to_string();
+    raw::to_raw(&json!({
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": value,
+        "isError": !envelope.ok,
+    }))
+}
+
+/// The upstream's result with our facts in its `_meta`; every other byte stays as it was.
+pub fn with_meta(result: Raw, facts: &Map<String, Value>) -> Raw {
+    let facts = raw::to_raw(facts);
+    raw::set_in(&result, "_meta", "countersign", &facts).unwrap_or(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_result_keeps_every_byte() {
+        let text = r#"{"content":[],"x":12345678901234567890123,"_meta":{"a" : 1}}"#;
+        let result = raw::from_text(text).unwrap();
+        let facts = json!({"ledger_id": "L"});
+        let got = with_meta(result, facts.as_object().unwrap());
+        assert!(got.get().contains(r#""x":12345678901234567890123"#), "{got}");
+        assert!(got.get().contains(r#""a" : 1"#), "{got}");
+        assert!(got.get().contains(r#""countersign":{"ledger_id":"L"}"#), "{got}");
+    }
+
+    #[test]
+    fn an_envelope_is_text_and_structure() {
+        let result = tool_result(&Envelope::ok("set_mode", Map::new()));
+        let value: Value = serde_json::from_str(result.get()).unwrap();
+        assert_eq!(value["isError"], false);
+        let text: Value = serde_json::from_str(value["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, value["structuredContent"]);
+    }
+}

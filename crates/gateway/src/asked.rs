@@ -1,0 +1,323 @@
+//! What was asked for, read from a request's own bytes: the router's call tools and the direct surface's tools end in
+//! the same shape. Reads strictly and refuses by field; judges nothing.
+
+use countersign_core::call::{ArgumentFault, Arguments};
+use countersign_core::confirm::Brought;
+use countersign_core::ids::FullName;
+use countersign_core::intent::{Door, Spoken, Variant};
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::strict_json;
+use countersign_wire::raw::{self, Raw};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// A call as the line asked for it.
+#[derive(Debug)]
+pub struct Asked {
+    /// The command name of our own answers, such as `call_tool_write`.
+    pub command: String,
+    /// Through which door.
+    pub door: Door,
+    /// The tool as named.
+    pub name: FullName,
+    /// Its arguments.
+    pub arguments: Arguments,
+    /// What was said about intent.
+    pub intent: Spoken,
+    /// The call's own mode.
+    pub mode: Option<String>,
+    /// What was brought back.
+    pub brought: Brought,
+    /// How long the first call may wait for a person.
+    pub wait_seconds: Option<f64>,
+    /// The request's params without what is ours: their other members go along to the upstream.
+    pub rest: Option<Raw>,
+}
+
+/// Names the router's call tools take.
+const ROUTER_FIELDS: [&str; 13] = [
+    "name",
+    "args",
+    "args_json",
+    "intent",
+    "intent_operation_type",
+    "intent_data_sensitivity",
+    "intent_reason",
+    "mode",
+    "preview",
+    "confirm_token",
+    "yes",
+    "confirm_text",
+    "wait_seconds",
+];
+
+/// Names the direct surface's `countersign` property takes.
+const DIRECT_FIELDS: [&str; 7] =
+    ["mode", "intent", "confirm_token", "yes", "confirm_text", "wait_seconds", "preview"];
+
+/// A field that is not what it should be.
+pub fn invalid(field: &str, why: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Code::ArgumentsInvalid, format!("`{field}` {why}")).with("field", field)
+}
+
+fn not_strict(field: &str, fault: &ArgumentFault) -> Refusal {
+    match fault {
+        ArgumentFault::NotStrict(_) => invalid(field, fault).because("arguments_not_strict"),
+        ArgumentFault::NotAnObject => invalid(field, "must be an object"),
+    }
+}
+
+/// The members of an object of ours, each read strictly; unknown and repeated names are refused.
+fn fields(
+    object: &RawValue,
+    known: &[&str],
+    skip: &[&str],
+    inside: &str,
+) -> Result<Map<String, Value>, Refusal> {
+    let mut read = Map::new();
+    for (name, value) in raw::members(object) {
+        let shown = format!("{inside}{name}");
+        if !known.contains(&name.as_ref()) {
+            let near = known
+                .iter()
+                .min_by_key(|word| distance(word, &name))
+                .filter(|word| distance(word, &name) <= 3);
+            let why = match near {
+                Some(near) => format!("is not known here; did you mean `{inside}{near}`?"),
+                None => "is not known here".to_owned(),
+            };
+            return Err(invalid(&shown, why));
+        }
+        let value = if skip.contains(&name.as_ref()) {
+            Value::Null
+        } else {
+            strict_json::parse(value.get().as_bytes())
+                .map_err(|fault| invalid(&shown, fault).because("arguments_not_strict"))?
+        };
+        if read.insert(name.clone().into_owned(), value).is_some() {
+            return Err(invalid(&shown, "is given twice").because("arguments_not_strict"));
+        }
+    }
+    Ok(read)
+}
+
+/// Edit distance, for "did you mean".
+pub fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, a) in left.chars().take(64).enumerate() {
+        let mut diagonal = i;
+        let mut left_cell = i + 1;
+        let mut next = vec![left_cell];
+        for (b, above) in right.iter().zip(row.iter().skip(1)) {
+            let cell = (diagonal + usize::from(a != *b)).min(above + 1).min(left_cell + 1);
+            diagonal = *above;
+            left_cell = cell;
+            next.push(cell);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+fn text(fields: &Map<String, Value>, name: &str, inside: &str) -> Result<Option<String>, Refusal> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(invalid(&format!("{inside}{name}"), "must be a string")),
+    }
+}
+
+fn truth(fields: &Map<String, Value>, name: &str, inside: &str) -> Result<Option<bool>, Refusal> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(truth)) => Ok(Some(*truth)),
+        Some(_) => Err(invalid(&format!("{inside}{name}"), "must be true or false")),
+    }
+}
+
+fn seconds(fields: &Map<String, Value>, inside: &str) -> Result<Option<f64>, Refusal> {
+    match fields.get("wait_seconds") {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_f64() {
+            Some(wait) if (0.0..=600.0).contains(&wait) => Ok(Some(wait)),
+            _ => Err(invalid(&format!("{inside}wait_seconds"), "must be a number from 0 to 600")),
+        },
+    }
+}
+
+/// The mode a call asks for: `mode`, or `preview: true`, which is the same as plan.
+fn mode(fields: &Map<String, Value>, inside: &str) -> Result<Option<String>, Refusal> {
+    let mode = text(fields, "mode", inside)?;
+    match (truth(fields, "preview", inside)?, mode) {
+        (Some(true), None) => Ok(Some("plan".to_owned())),
+        (Some(true), Some(mode)) if mode != "plan" => {
+            Err(invalid(&format!("{inside}preview"), format_args!("and mode `{mode}` disagree")))
+        }
+        (_, mode) => Ok(mode),
+    }
+}
+
+impl Asked {
+    /// Reads a router call: `call_tool_read|write|destructive`. `params` are those of `tools/call`.
+    pub fn router(variant: Variant, params: &RawValue) -> Result<Self, (Option<FullName>, Refusal)> {
+        let none = raw::empty_object();
+        let given = raw::get(params, "arguments").unwrap_or(&none);
+        let named = raw::get_str(given, "name").map(|name| full_name(&name));
+        Self::read_router(variant, params, given).map_err(|refusal| (named, refusal))
+    }
+
+    fn read_router(variant: Variant, params: &RawValue, given: &RawValue) -> Result<Self, Refusal> {
+        if !raw::is_object(given) {
+            return Err(invalid("arguments", "must be an object"));
+        }
+        let fields = fields(given, &ROUTER_FIELDS, &["args"], "")?;
+        let name = match fields.get("name") {
+            Some(Value::String(name)) if !name.trim().is_empty() => full_name(name),
+            None => return Err(invalid("name", "is required: the tool as `upstream:tool`")),
+            Some(_) => return Err(invalid("name", "must be a string such as `upstream:tool`")),
+        };
+        let arguments = match (raw::get(given, "args"), text(&fields, "args_json", "")?) {
+            (Some(_), Some(_)) => return Err(invalid("args_json", "and `args` exclude each other")),
+            (Some(args), None) if args.get() == "null" => Arguments::none(),
+            (Some(args), None) => {
+                Arguments::parse(args.get().as_bytes()).map_err(|fault| not_strict("args", &fault))?
+            }
+            (None, Some(args)) => {
+                Arguments::parse(args.as_bytes()).map_err(|fault| not_strict("args_json", &fault))?
+            }
+            (None, None) => Arguments::none(),
+        };
+        Ok(Self {
+            command: variant.call_tool().to_owned(),
+            door: Door::Router(variant),
+            name,
+            arguments,
+            intent: Spoken::read(&fields)?,
+            mode: mode(&fields, "")?,
+            brought: Brought {
+                token: text(&fields, "confirm_token", "")?,
+                yes: truth(&fields, "yes", "")?,
+                text: text(&fields, "confirm_text", "")?,
+            },
+            wait_seconds: seconds(&fields, "")?,
+            rest: Some(params.to_owned()),
+        })
+    }
+
+    /// Reads a direct call. `accepts_preview` tells whether the tool has a `preview` argument of its own; if it has
+    /// none, `preview` is accepted and removed, as the cards' text rail sends it.
+    pub fn direct(name: FullName, accepts_preview: bool, params: &RawValue) -> Result<Self, Refusal> {
+        let none = raw::empty_object();
+        let given = match raw::get(params, "arguments") {
+            Some(given) if given.get() == "null" => &none,
+            Some(given) => given,
+            None => &none,
+        };
+        if !raw::is_object(given) {
+            return Err(invalid("arguments", "must be an object"));
+        }
+        let ours = match raw::get(given, "countersign") {
+            None => Map::new(),
+            Some(ours) if raw::is_object(ours) => fields(ours, &DIRECT_FIELDS, &[], "countersign.")?,
+            Some(_) => return Err(invalid("countersign", "must be an object")),
+        };
+        let mut sent = raw::remove(given, "countersign").unwrap_or_else(|| given.to_owned());
+        if !accepts_preview && raw::get(&sent, "preview").is_some() {
+            sent = raw::remove(&sent, "preview").unwrap_or(sent);
+        }
+        let arguments =
+            Arguments::parse(sent.get().as_bytes()).map_err(|fault| not_strict("arguments", &fault))?;
+        let inside = "countersign.";
+        Ok(Self {
+            command: name.to_string(),
+            door: Door::Direct,
+            name,
+            arguments,
+            intent: Spoken::read(&ours)?,
+            mode: mode(&ours, inside)?,
+            brought: Brought {
+                token: text(&ours, "confirm_token", inside)?,
+                yes: truth(&ours, "yes", inside)?,
+                text: text(&ours, "confirm_text", inside)?,
+            },
+            wait_seconds: seconds(&ours, inside)?,
+            rest: Some(params.to_owned()),
+        })
+    }
+}
+
+/// The name as given; without a colon it is a tool of no upstream, which the catalogue will not know.
+fn full_name(text: &str) -> FullName {
+    text.parse().unwrap_or_else(|_| FullName::new("", text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn router(arguments: Value) -> Result<Asked, Refusal> {
+        let params = raw::to_raw(&json!({"name": "call_tool_read", "arguments": arguments}));
+        Asked::router(Variant::Read, &params).map_err(|(_, refusal)| refusal)
+    }
+
+    fn field(result: Result<Asked, Refusal>) -> String {
+        result.unwrap_err().details["field"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn args_come_as_an_object_or_as_text_not_both() {
+        assert_eq!(
+            router(json!({"name": "a:b", "args": {"x": 1}})).unwrap().arguments.canonical(),
+            r#"{"x":1}"#
+        );
+        assert_eq!(
+            router(json!({"name": "a:b", "args_json": "{\"x\": 1}"})).unwrap().arguments.text(),
+            r#"{"x": 1}"#
+        );
+        assert_eq!(router(json!({"name": "a:b"})).unwrap().arguments.canonical(), "{}");
+        assert_eq!(field(router(json!({"name": "a:b", "args": {}, "args_json": "{}"}))), "args_json");
+        assert_eq!(field(router(json!({"name": "a:b", "args": []}))), "args");
+        assert_eq!(field(router(json!({"name": "a:b", "args_json": "{\"x\":1,\"x\":2}"}))), "args_json");
+    }
+
+    #[test]
+    fn fields_are_named_when_they_are_wrong() {
+        assert_eq!(field(router(json!({"args": {}}))), "name");
+        assert_eq!(field(router(json!({"name": "a:b", "nmae": 1}))), "nmae");
+        assert_eq!(field(router(json!({"name": "a:b", "yes": "true"}))), "yes");
+        assert_eq!(field(router(json!({"name": "a:b", "wait_seconds": -1}))), "wait_seconds");
+        assert_eq!(field(router(json!({"name": "a:b", "mode": "execute", "preview": true}))), "preview");
+        let params = raw::from_text(r#"{"name":"t","arguments":{"name":"a:b","name":"c:d"}}"#).unwrap();
+        assert_eq!(Asked::router(Variant::Read, &params).unwrap_err().1.details["field"], "name");
+    }
+
+    #[test]
+    fn preview_true_is_plan_mode_and_preview_false_changes_nothing() {
+        assert_eq!(router(json!({"name": "a:b", "preview": true})).unwrap().mode.as_deref(), Some("plan"));
+        assert_eq!(router(json!({"name": "a:b", "preview": false})).unwrap().mode, None);
+    }
+
+    #[test]
+    fn the_direct_property_is_removed_before_anything_sees_the_arguments() {
+        let params = raw::from_text(
+            r#"{"name":"a__b","arguments":{"z":1.0,"countersign":{"yes":true,"confirm_token":"t"},"preview":false},"_meta":{"k":1}}"#,
+        )
+        .unwrap();
+        let asked = Asked::direct(FullName::new("a", "b"), false, &params).unwrap();
+        assert_eq!(asked.arguments.text(), r#"{"z":1.0}"#);
+        assert_eq!(asked.brought.token.as_deref(), Some("t"));
+        let kept = Asked::direct(FullName::new("a", "b"), true, &params).unwrap();
+        assert_eq!(kept.arguments.canonical(), r#"{"preview":false,"z":1}"#);
+    }
+
+    #[test]
+    fn distances() {
+        for (left, right, expect) in
+            [("mode", "mdoe", 2), ("", "abc", 3), ("same", "same", 0), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(distance(left, right), expect, "{left} {right}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Putting the house together from its configuration: law, upstreams, keeper. Reads no file and no environment:
+//! both are handed in, secrets resolved.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_core::config::{Config, Pair, Template, Upstream as Written, UpstreamKind};
+use countersign_core::ids::Secret;
+use countersign_store::Store;
+use countersign_wire::frame::Limits;
+use countersign_wire::raw;
+use countersign_wire::upstream::{Bearer, HttpSpec, Identity, Later, Spec, StdioSpec};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::house::{House, Upstreams};
+use crate::law::Law;
+use crate::relist::{Ear, Keeper, Reach, Terms};
+use crate::upstreams::environment::{self, Variable};
+use crate::upstreams::mcp::{McpUpstream, Settings};
+
+/// How long a call may take where nobody says.
+const USUAL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What surrounds the house.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Our own environment, of which children get a few plain variables.
+    pub ambient: Vec<Variable>,
+    /// The folder of the configuration: relative paths start here.
+    pub folder: PathBuf,
+    /// Where a person decides, if there is a desk.
+    pub desk_url: Option<String>,
+}
+
+/// What the configuration asks for and this program can't give.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("upstream `{upstream}`: {why}")]
+pub struct CannotBuild {
+    /// Which upstream.
+    pub upstream: String,
+    /// Why not.
+    pub why: String,
+}
+
+impl Law {
+    /// The law a configuration states.
+    pub fn of(config: &Config, around: &Surroundings) -> Self {
+        Self {
+            rules: config.rules.clone(),
+            strictness: config.intent.strictness,
+            mode: config.gateway.mode,
+            ttl: config.confirm.ttl,
+            timeout: USUAL_TIMEOUT,
+            desk_url: around.desk_url.clone(),
+        }
+    }
+}
+
+/// Builds the house and starts its keeper. Upstreams start when their list is first read.
+pub fn assemble(
+    config: &Config,
+    store: Store,
+    around: &Surroundings,
+) -> Result<(Arc<House>, Arc<Keeper>), CannotBuild> {
+    let house = Arc::new(House::new(store, Law::of(config, around)));
+    let (tell, told) = mpsc::unbounded_channel();
+    let ear = Arc::new(Ear(tell));
+    let mut upstreams = Upstreams::new();
+    let mut terms = Vec::new();
+    for written in &config.upstreams {
+        let (spec, reach) = spec(written, around)?;
+        let mut settings = Settings::new(spec, identity());
+        settings.limits = frame_limits(config);
+        let upstream = McpUpstream::new(written.id.clone(), settings, Arc::clone(&ear) as _);
+        upstreams.insert(written.id.clone(), Arc::new(upstream) as _);
+        let of_list = Terms { trust: written.trust, prefix: written.prefix, every: written.relist, reach };
+        terms.push((written.id.clone(), of_list));
+    }
+    house.upstreams.store(Arc::new(upstreams));
+    let keeper = Arc::new(Keeper::new(Arc::clone(&house), terms));
+    tokio::spawn(Arc::clone(&keeper).keep(told));
+    let first = Arc::clone(&keeper);
+    tokio::spawn(async move { first.first_round().await });
+    Ok((house, keeper))
+}
+
+/// The frame limits a configuration states.
+pub fn frame_limits(config: &Config) -> Limits {
+    Limits { frame: usize::try_from(config.limits.frame).unwrap_or(usize::MAX), ..Limits::default() }
+}
+
+/// Whom we say we are to upstreams.
+fn identity() -> Identity {
+    Identity {
+        client_info: raw::to_raw(&json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")})),
+        capabilities: raw::to_raw(
+            &json!({"elicitation": {}, "sampling": {}, "roots": {"listChanged": true}}),
+        ),
+    }
+}
+
+fn spec(written: &Written, around: &Surroundings) -> Result<(Spec, Reach), CannotBuild> {
+    let cannot = |why: String| CannotBuild { upstream: written.id.to_string(), why };
+    let text = |template: &Template| {
+        template.text().ok_or_else(|| cannot(format!("`{}` is not resolved", template.shown())))
+    };
+    match &written.kind {
+        UpstreamKind::Stdio { command, args, env, cwd } => {
+            let args: Result<Vec<Secret>, CannotBuild> = args.iter().map(text).collect();
+            let args = args?.into_iter().map(|arg| OsString::from(arg.expose()));
+            let mut spec = StdioSpec::new(text(command)?.expose(), args);
+            spec.env = environment::clean(around.ambient.clone(), variables(env, &text)?);
+            spec.cwd = Some(match cwd {
+                Some(cwd) => around.folder.join(Path::new(text(cwd)?.expose())),
+                None => around.folder.clone(),
+            });
+            Ok((Spec::Stdio(spec), Reach::Elsewhere))
+        }
+        UpstreamKind::Http { url, headers, bearer } => {
+            let mut spec = HttpSpec::new(text(url)?.expose());
+            for (name, value) in headers {
+                spec.headers.push((name.clone(), text(value)?.expose().to_owned()));
+            }
+            if let Some(bearer) = bearer {
+                spec.bearer = Some(Arc::new(Fixed(text(bearer)?)));
+            }
+            Ok((Spec::Http(spec), Reach::Http))
+        }
+        UpstreamKind::Command { .. } => {
+            Err(cannot("command tools are not served by this version".to_owned()))
+        }
+        UpstreamKind::Native { kind } => {
+            Err(cannot(format!("the native upstream `{kind}` is not in this version")))
+        }
+    }
+}
+
+fn variables(
+    pairs: &[Pair],
+    text: &dyn Fn(&Template) -> Result<Secret, CannotBuild>,
+) -> Result<Vec<Variable>, CannotBuild> {
+    pairs.iter().map(|(name, value)| Ok((name.into(), text(value)?.expose().into()))).collect()
+}
+
+/// A bearer token from the configuration.
+#[derive(Debug)]
+struct Fixed(Secret);
+
+impl Bearer for Fixed {
+    fn token(&self) -> Later<'_, Option<String>> {
+        Box::pin(async { Some(self.0.expose().to_owned()) })
+    }
+}

@@ -1,0 +1,177 @@
+//! One call through the rooms, once, never back: catalogue, gate, store, upstream, store, answer.
+//! Chooses nothing that the gate decides; a failure on the way refuses.
+
+mod confirm;
+mod run;
+
+use std::sync::Arc;
+
+use countersign_core::call::{Call, Caller};
+use countersign_core::confirm::Held;
+use countersign_core::effect::Effect;
+use countersign_core::envelope::Envelope;
+use countersign_core::gate::{self, Explanation, Refused, Snapshot, Verdict, Writes, token_digest};
+use countersign_core::grant::Grant;
+use countersign_core::mode::Mode;
+use countersign_core::record::RowStatus;
+use countersign_core::refusal::Refusal;
+use countersign_store::StoreFault;
+use countersign_wire::serve::Ctx;
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::house::House;
+use crate::law::Law;
+
+/// One call on its way.
+pub struct Conduct<'a> {
+    /// What all lines share.
+    pub house: &'a Arc<House>,
+    /// The request.
+    pub ctx: &'a Ctx,
+    /// Who asks.
+    pub caller: Caller,
+    /// The command name of our own answers.
+    pub command: String,
+    /// How long the first call may wait for a person.
+    pub wait_seconds: Option<f64>,
+    /// The request's params, whose other members go along.
+    pub rest: Option<countersign_wire::raw::Raw>,
+}
+
+/// Conducts a call from what was asked to its answer.
+pub async fn conduct(house: &Arc<House>, ctx: &Ctx, caller: Caller, asked: Asked) -> Answer {
+    let call = Call {
+        standing: house.catalog.load().standing(&asked.name),
+        caller: caller.clone(),
+        name: asked.name,
+        arguments: asked.arguments,
+        door: asked.door,
+        intent: asked.intent,
+        mode: asked.mode,
+        brought: asked.brought,
+    };
+    let conduct = Conduct {
+        house,
+        ctx,
+        caller,
+        command: asked.command,
+        wait_seconds: asked.wait_seconds,
+        rest: asked.rest,
+    };
+    conduct.go(call).await
+}
+
+/// The state of the world the gate looks at besides law and catalogue.
+struct World {
+    session_mode: Option<Mode>,
+    held: Option<Held>,
+    grants: Vec<Grant>,
+    writes: Writes,
+}
+
+impl Conduct<'_> {
+    async fn go(&self, call: Call) -> Answer {
+        let law = self.house.law.load_full();
+        let world = match self.look(&call).await {
+            Ok(world) => world,
+            // What can't be looked up can't be judged: closed.
+            Err(fault) => return self.refuse_unlogged(&fault.refusal()),
+        };
+        match self.judge(call, &law, &world) {
+            Verdict::Go(permit) => self.run(permit).await,
+            Verdict::Redeem(redemption) => self.redeem(redemption).await,
+            Verdict::Hold(draft) => self.hold(draft, &law).await,
+            Verdict::Preview(draft) => self.show_preview(draft).await,
+            Verdict::Explain(explanation) => self.explain(explanation).await,
+            Verdict::Refuse(refused) => self.refuse(refused).await,
+        }
+    }
+
+    /// Judges under the law in force and the world as it was looked at.
+    fn judge(&self, call: Call, law: &Law, world: &World) -> Verdict {
+        let snapshot = Snapshot {
+            rules: &law.rules,
+            strictness: law.strictness,
+            configured_mode: law.mode,
+            session_mode: world.session_mode,
+            held: world.held.as_ref(),
+            grants: &world.grants,
+            usage: &self.house.usage,
+            writes: world.writes,
+            schema: &self.house.schemas,
+            redactor: &self.house.redactor,
+        };
+        gate::judge(call, &snapshot, self.house.now())
+    }
+
+    /// Reads what the gate may need. A plain read needs neither grants nor pauses, and asks the store for none.
+    async fn look(&self, call: &Call) -> Result<World, StoreFault> {
+        let (store, principal) = (&self.house.store, &call.caller.principal);
+        let session_mode = self.house.session_mode(&call.caller).await?;
+        let held = match &call.brought.token {
+            Some(token) => store.held(token_digest(token)).await?,
+            None => None,
+        };
+        let plain = self.house.catalog.load().get(&call.name).is_some_and(|listed| listed.is_plain_read());
+        if plain {
+            return Ok(World { session_mode, held, grants: Vec::new(), writes: Writes::Open });
+        }
+        let grants = store.grants_covering(principal, &call.name, self.house.now()).await?;
+        let writes = if store.paused(principal).await?.is_some() { Writes::Paused } else { Writes::Open };
+        Ok(World { session_mode, held, grants, writes })
+    }
+
+    /// A refusal and its row.
+    async fn refuse(&self, refused: Refused) -> Answer {
+        let Refused { refusal, record } = refused;
+        self.house.metrics.call(record.effect, RowStatus::Refused);
+        if let Err(fault) = self.house.store.refused(&record, &refusal, self.house.now()).await {
+            tracing::error!(
+                incident = fault.incident(),
+                fault = fault.inside(),
+                "a refusal could not be recorded"
+            );
+        }
+        Answer::refused(&self.command, &refusal)
+    }
+
+    fn refuse_unlogged(&self, refusal: &Refusal) -> Answer {
+        Answer::refused(&self.command, refusal)
+    }
+
+    async fn explain(&self, explanation: Explanation) -> Answer {
+        let Explanation { refusal, explain, warnings, record } = explanation;
+        let refused = Refused { refusal, record };
+        match self.refuse(refused).await {
+            Answer::Envelope(envelope) => Answer::Envelope(envelope.with("explain", explain).warn(warnings)),
+            other @ (Answer::Upstream(_) | Answer::Rpc(_)) => other,
+        }
+    }
+
+    fn envelope(&self) -> Envelope {
+        Envelope::ok(&self.command, serde_json::Map::new())
+    }
+}
+
+/// `_meta["countersign"]` of a result that ran.
+fn facts(
+    plan: Option<&str>,
+    ledger: &str,
+    effect: Effect,
+    mode: Mode,
+    warnings: &[String],
+) -> serde_json::Map<String, Value> {
+    let mut facts = serde_json::Map::new();
+    if let Some(plan) = plan {
+        facts.insert("plan_id".into(), plan.into());
+    }
+    facts.insert("ledger_id".into(), ledger.into());
+    facts.insert("effect".into(), effect.as_str().into());
+    facts.insert("mode".into(), mode.as_str().into());
+    if !warnings.is_empty() {
+        facts.insert("warnings".into(), warnings.into());
+    }
+    facts
+}

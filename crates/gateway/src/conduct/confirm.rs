@@ -1,0 +1,279 @@
+//! The confirm protocol on the way of a call: preview, hold, ask the host, wait for a person, redeem.
+
+use std::time::Duration;
+
+use countersign_core::confirm::{Approval, Kind, Rail, Strength};
+use countersign_core::gate::{Draft, DryRun, Redemption, Refused, token_digest};
+use countersign_core::ids::{PlanId, PrincipalId};
+use countersign_core::plan::{Plan, Preview, PreviewSource};
+use countersign_core::preview::Style;
+use countersign_core::record::RowStatus;
+use countersign_core::redact::Redactor;
+use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_store::{Entry, Holding};
+use countersign_wire::raw;
+use countersign_wire::upstream::Questions;
+use serde_json::{Value, json};
+
+use super::Conduct;
+use crate::answer::Answer;
+use crate::escape;
+use crate::law::Law;
+use crate::upstreams::{Errand, UpstreamFault};
+
+/// How long a host may take to answer an elicitation before the other rails go on alone.
+const HOST_PATIENCE: Duration = Duration::from_secs(30);
+
+impl Conduct<'_> {
+    /// Plan mode: the preview, nothing changed, and how to go on.
+    pub(super) async fn show_preview(&self, draft: Draft) -> Answer {
+        let preview = match self.preview(&draft).await {
+            Ok(preview) => preview,
+            Err(refusal) => return self.refuse(Refused { refusal, record: draft.record }).await,
+        };
+        let hint = format!(
+            "nothing was changed; to run it: set_mode {{\"mode\":\"execute\"}} or mode=\"execute\", then the same call; \
+             it needs confirm `{}` of strength `{}`",
+            draft.need.kind, draft.need.strength
+        );
+        let row = Entry::of_call(&draft.record, RowStatus::Success)
+            .with_fact("preview_digest", preview.digest.hex());
+        if let Err(fault) = self.house.store.append(row, self.house.now()).await {
+            return self.refuse_unlogged(&fault.refusal());
+        }
+        let envelope = self
+            .envelope()
+            .with("status", "preview")
+            .with("tool", draft.call.name.to_string())
+            .with("effect", draft.classified.effect.as_str())
+            .with("confirm", json!({"kind": draft.need.kind, "strength": draft.need.strength}))
+            .with("preview", shown(&preview))
+            .with("execute_hint", hint)
+            .with("next_actions", json!([NextAction::SwitchToExecute]))
+            .warn(draft.warnings);
+        Answer::Envelope(envelope)
+    }
+
+    /// Phase 1: preview, freeze, keep, and ask over the rails there are.
+    pub(super) async fn hold(&self, draft: Draft, law: &Law) -> Answer {
+        let preview = match self.preview(&draft).await {
+            Ok(preview) => preview,
+            Err(refusal) => return self.refuse(Refused { refusal, record: draft.record }).await,
+        };
+        let now = self.house.now();
+        let random = uuid::Uuid::new_v4();
+        let plan = draft.freeze(PlanId::mint(now, random.as_u128()), preview, now, law.ttl);
+        let token = uuid::Uuid::new_v4().to_string();
+        let holding =
+            self.house.store.hold(&plan, token_digest(&token), plan.expires, draft.record.clone(), now).await;
+        let holding = match holding {
+            Ok(holding) => holding,
+            Err(refused) => {
+                return self.refuse(Refused { refusal: refused.refusal(), record: draft.record }).await;
+            }
+        };
+        // Whatever was decided, by whomever, shows when the call comes back with its token.
+        if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
+            return self.bring_back(draft, &token).await;
+        }
+        Answer::Envelope(self.confirmation_required(&draft, &plan, &holding, &token, law))
+    }
+
+    fn confirmation_required(
+        &self,
+        draft: &Draft,
+        plan: &Plan,
+        holding: &Holding,
+        token: &str,
+        law: &Law,
+    ) -> countersign_core::envelope::Envelope {
+        let person = plan.need.strength > Strength::Caller;
+        let confirm = json!({
+            "kind": plan.need.kind,
+            "strength": plan.need.strength,
+            "prompt": plan.need.prompt(&plan.tool),
+            "expires": plan.expires,
+        });
+        let mut envelope = self
+            .envelope()
+            .with("status", "confirmation_required")
+            .with("plan_id", holding.plan_id.as_str())
+            .with("state", holding.state.as_str())
+            .with("tool", plan.tool.to_string())
+            .with("effect", plan.effect.as_str())
+            .with("confirm", confirm)
+            .with("preview", shown(&plan.preview))
+            .with("confirm_token", token)
+            .with("confirm_plan_hash", holding.hash.hex())
+            .with("confirm_token_expires_at", plan.expires.to_string());
+        if person {
+            envelope = envelope.with("approve_command", format!("countersign approve {}", holding.plan_id));
+            if let Some(desk) = &law.desk_url {
+                envelope = envelope.with("approve_url", format!("{desk}/plans/{}", holding.plan_id));
+            }
+        }
+        let next: &[NextAction] = match plan.need.strength {
+            Strength::Caller => &[NextAction::AskUser, NextAction::ReissueWithToken],
+            Strength::Host | Strength::Human => {
+                &[NextAction::AskPerson, NextAction::WaitForApproval, NextAction::ReissueWithToken]
+            }
+        };
+        envelope.with("next_actions", json!(next)).warn(draft.warnings.clone())
+    }
+
+    /// Phase 2: the preview again where the upstream made it, then spend and run.
+    pub(super) async fn redeem(&self, redemption: Redemption) -> Answer {
+        let fresh = match redemption.dry_run() {
+            None => None,
+            Some(dry) => match self.dry_run(&redemption.plan().tool.upstream, &dry, redemption.style()).await
+            {
+                Ok(preview) => Some(preview),
+                Err(refusal) => {
+                    let record = redemption.record().clone();
+                    return self.refuse(Refused { refusal, record }).await;
+                }
+            },
+        };
+        match redemption.settle(fresh.as_ref()) {
+            Ok(permit) => self.run(permit).await,
+            Err(refused) => self.refuse(refused).await,
+        }
+    }
+
+    /// The same call again, with its token: every check from the start.
+    async fn bring_back(&self, draft: Draft, token: &str) -> Answer {
+        let mut call = draft.call;
+        call.standing = self.house.catalog.load().standing(&call.name);
+        call.brought.token = Some(token.to_owned());
+        call.brought.yes = Some(true);
+        Box::pin(self.go(call)).await
+    }
+
+    /// The preview of a draft: the upstream's own, or computed from the call.
+    async fn preview(&self, draft: &Draft) -> Result<Preview, Refusal> {
+        match draft.dry_run() {
+            None => Ok(draft.computed_preview()),
+            Some(dry) => self.dry_run(&draft.call.name.upstream, &dry, &draft.style).await,
+        }
+    }
+
+    async fn dry_run(
+        &self,
+        upstream: &countersign_core::ids::UpstreamId,
+        dry: &DryRun,
+        style: &Style,
+    ) -> Result<Preview, Refusal> {
+        let failed = |why: String| {
+            Refusal::new(Code::PreviewFailed, format!("the preview of `{}` failed: {why}", dry.tool))
+        };
+        let upstreams = self.house.upstreams.load();
+        let Some(upstream) = upstreams.get(upstream) else {
+            return Err(failed(format!("upstream `{upstream}` is gone")));
+        };
+        let mut talk = self.talk(None);
+        // A dry run asks nobody and tells no progress: its answer is only a preview.
+        (talk.relay, talk.questions) = (None, Questions::PassThrough);
+        let result = upstream.call(Errand::dry_run(dry), talk).await.map_err(|fault| match fault {
+            UpstreamFault::Rpc(error) => failed(error.message()),
+            UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. } => failed(why),
+        })?;
+        if raw::get(&result, "isError").is_some_and(|flag| flag.get() == "true") {
+            return Err(
+                failed("the upstream answered with an error".to_owned()).with("result", as_value(&result))
+            );
+        }
+        let result = as_value(&result);
+        let (source, decisive) = match style {
+            Style::Companion { digest, .. } => (PreviewSource::Companion, decisive(&result, digest)),
+            Style::Argument { .. } | Style::Computed => (PreviewSource::Argument, decisive(&result, &[])),
+        };
+        Ok(Preview::new(source, result, &decisive))
+    }
+
+    /// Asks the host's user interface where the client offers it and its word is enough. Silence decides nothing.
+    async fn ask_host(&self, plan: &Plan, holding: &Holding) -> bool {
+        if plan.need.strength > Strength::Host || plan.need.kind == Kind::Type {
+            return false;
+        }
+        let params = raw::to_raw(&json!({
+            "mode": "form",
+            "message": question(plan, &self.house.redactor),
+            "requestedSchema": {"type": "object", "properties": {}},
+        }));
+        if !self.ctx.can_ask("elicitation/create", Some(&params)) {
+            return false;
+        }
+        let asked = self.ctx.ask("elicitation/create", Some(&params));
+        let Ok(Ok(answer)) = tokio::time::timeout(HOST_PATIENCE, asked).await else { return false };
+        let (store, now) = (&self.house.store, self.house.now());
+        let host = PrincipalId::new(format!("host:{}", plan.principal));
+        // A decision that comes too late changes nothing: the first one shows.
+        match raw::get_str(&answer, "action").as_deref() {
+            Some("accept") => {
+                let approval = Approval::over(Rail::Elicitation, host, now);
+                let _ = store.approve(&holding.plan_id, approval, now).await;
+            }
+            Some("decline") => {
+                let _ = store.reject(&holding.plan_id, host, Rail::Elicitation, None, now).await;
+            }
+            _ => return false,
+        }
+        self.house.announce(holding.plan_id.clone());
+        true
+    }
+
+    /// Waits for a decision as long as the call allows, with progress meanwhile; true once there is one.
+    async fn waited(&self, holding: &Holding) -> bool {
+        let Some(seconds) = self.wait_seconds.filter(|seconds| *seconds > 0.0) else { return false };
+        crate::waiting::until_decided(self.house, self.ctx, &holding.plan_id, seconds).await
+    }
+}
+
+/// What a person reads in the host's form: everything, invisibles escaped.
+fn question(plan: &Plan, redactor: &Redactor) -> String {
+    let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
+    let arguments = serde_json::to_string_pretty(&arguments).unwrap_or_default();
+    let preview = serde_json::to_string_pretty(&plan.preview.shown).unwrap_or_default();
+    let text = format!(
+        "{}\n\n{} ({})\nasked by: {}\n\narguments:\n{arguments}\n\npreview:\n{preview}\n\nplan {} · {}",
+        plan.need.prompt(&plan.tool),
+        plan.tool,
+        plan.effect,
+        plan.principal,
+        plan.id,
+        plan.hash
+    );
+    escape::visible(&text)
+}
+
+/// The preview as an answer carries it.
+fn shown(preview: &Preview) -> Value {
+    json!({"source": preview.source, "digest": preview.digest, "shown": preview.shown})
+}
+
+fn as_value(result: &serde_json::value::RawValue) -> Value {
+    let mut value: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
+    if let Some(members) = value.as_object_mut() {
+        members.remove("_meta");
+    }
+    value
+}
+
+/// The part of a preview that must not change: the named paths, else the structure, else the content.
+fn decisive(result: &Value, paths: &[String]) -> Value {
+    let body = result.get("structuredContent").unwrap_or(result);
+    if paths.is_empty() {
+        return body.clone();
+    }
+    let parts: serde_json::Map<String, Value> =
+        paths.iter().map(|path| (path.clone(), at(body, path).cloned().unwrap_or(Value::Null))).collect();
+    Value::Object(parts)
+}
+
+fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(value, |here, part| match here {
+        Value::Object(members) => members.get(part),
+        Value::Array(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
+}

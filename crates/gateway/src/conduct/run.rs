@@ -1,0 +1,184 @@
+//! Running what may run: the row first, then the upstream, then the outcome. Nothing is sent twice.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use countersign_core::digest::{Digest, Domain};
+use countersign_core::duration::Rate;
+use countersign_core::effect::Effect;
+use countersign_core::gate::{Permit, Refused, over_limit};
+use countersign_core::record::RowStatus;
+use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_core::rules::RuleName;
+use countersign_store::{Ended, Opened, Outcome};
+use countersign_wire::era::Era;
+use countersign_wire::fault::Sent;
+use countersign_wire::raw::{self, Raw};
+use countersign_wire::upstream::{Deadline, Questions};
+
+use super::{Conduct, facts};
+use crate::answer::{Answer, with_meta};
+use crate::upstreams::{Errand, Talk, UpstreamFault};
+
+/// The longest result kept with a plan for `get_plan`, in bytes.
+const KEPT_RESULT: usize = 256 << 10;
+
+impl Conduct<'_> {
+    /// Writes the row, sends the call, writes the outcome, answers.
+    pub(super) async fn run(&self, permit: Permit) -> Answer {
+        let record = permit.record().clone();
+        if let Err(refusal) = self.take(permit.limit()) {
+            return self.refuse(Refused { refusal, record }).await;
+        }
+        let opened = match self.house.store.open(permit, self.house.now()).await {
+            Ok(opened) => opened,
+            Err(refused) => return self.refuse(Refused { refusal: refused.refusal(), record }).await,
+        };
+        if let Some(plan) = &record.plan_id {
+            self.house.announce(plan.clone());
+        }
+        let start = Instant::now();
+        let sent = self.send(&opened).await;
+        let duration_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.close(opened, sent, duration_us).await
+    }
+
+    /// Takes a place in the rule's window; the gate has only looked.
+    fn take(&self, limit: Option<&(RuleName, Rate)>) -> Result<(), Refusal> {
+        let Some((rule, rate)) = limit else { return Ok(()) };
+        let taken = self.house.usage.take(rule, &self.caller.principal, *rate, self.house.now());
+        taken.map_err(|wait| over_limit(rule, *rate, wait))
+    }
+
+    async fn send(&self, opened: &Opened) -> Result<Raw, UpstreamFault> {
+        let permit = opened.permit();
+        let upstreams = self.house.upstreams.load();
+        let Some(upstream) = upstreams.get(&permit.tool().upstream) else {
+            let why = format!("upstream `{}` is gone", permit.tool().upstream);
+            return Err(UpstreamFault::Unavailable { why, sent: Sent::No });
+        };
+        let rest = match permit.record().variant {
+            // A router call's own params hold our fields; only its `_meta` goes along.
+            Some(_) => self.rest.as_deref().and_then(router_rest),
+            None => self.rest.clone(),
+        };
+        let errand = Errand::opened(opened, rest.as_deref());
+        let call = upstream.call(errand, self.talk(permit.timeout()));
+        tokio::select! {
+            sent = call => sent,
+            () = self.ctx.cancelled() => Err(UpstreamFault::Unavailable {
+                why: "the client cancelled the call".to_owned(),
+                sent: Sent::Unknown,
+            }),
+        }
+    }
+
+    /// How this request speaks with an upstream: progress back to its client, questions in the client's era.
+    pub(super) fn talk(&self, timeout: Option<std::time::Duration>) -> Talk {
+        let wait = timeout.unwrap_or(self.house.law.load().timeout);
+        let questions = match self.ctx.era() {
+            Era::Modern => Questions::PassThrough,
+            Era::Legacy => Questions::Bridge(Arc::new(self.ctx.clone())),
+        };
+        Talk {
+            deadline: Deadline::Quiet(wait),
+            relay: Some(Arc::new(self.ctx.clone())),
+            questions,
+            identity: None,
+        }
+    }
+
+    async fn close(&self, opened: Opened, sent: Result<Raw, UpstreamFault>, duration_us: u64) -> Answer {
+        let permit = opened.permit();
+        let (effect, mode) = (permit.effect(), permit.mode());
+        let (warnings, plan) = (permit.warnings().to_vec(), permit.record().plan_id.clone());
+        let name = permit.record().tool.to_string();
+        let outcome = outcome(effect, &sent, duration_us);
+        self.house.metrics.took(duration_us);
+        self.house.metrics.call(
+            Some(effect),
+            match outcome.status {
+                Ended::Success => RowStatus::Success,
+                Ended::Error | Ended::Unknown => RowStatus::Error,
+            },
+        );
+        let ledger = match self.house.store.close(opened, outcome, self.house.now()).await {
+            Ok(ledger) => ledger.as_str().to_owned(),
+            Err(fault) => {
+                tracing::error!(
+                    incident = fault.incident(),
+                    fault = fault.inside(),
+                    "an outcome could not be recorded"
+                );
+                String::new()
+            }
+        };
+        if let Some(plan) = &plan {
+            self.house.announce(plan.clone());
+        }
+        let facts = facts(plan.as_ref().map(|plan| plan.as_str()), &ledger, effect, mode, &warnings);
+        match sent {
+            Ok(result) => Answer::Upstream(with_meta(result, &facts)),
+            Err(UpstreamFault::Rpc(error)) => Answer::Rpc(error),
+            Err(UpstreamFault::Unavailable { why, sent }) => {
+                let refusal = no_result(Code::UpstreamUnavailable, &name, &why, effect, sent);
+                Answer::refused(&self.command, &refusal.with("ledger_id", ledger))
+            }
+            Err(UpstreamFault::Timeout { why, sent }) => {
+                let refusal = no_result(Code::UpstreamTimeout, &name, &why, effect, sent);
+                Answer::refused(&self.command, &refusal.with("ledger_id", ledger))
+            }
+        }
+    }
+}
+
+/// The `_meta` of a router call, for the upstream's params.
+fn router_rest(params: &serde_json::value::RawValue) -> Option<Raw> {
+    let meta = raw::get(params, "_meta")?;
+    raw::set(&raw::empty_object(), "_meta", meta)
+}
+
+fn outcome(effect: Effect, sent: &Result<Raw, UpstreamFault>, duration_us: u64) -> Outcome {
+    let (status, code, result) = match sent {
+        Ok(result) => {
+            let failed = raw::get(result, "isError").is_some_and(|flag| flag.get() == "true");
+            let status = if failed { Ended::Error } else { Ended::Success };
+            (status, None, Some(result))
+        }
+        Err(UpstreamFault::Rpc(_)) => (Ended::Error, None, None),
+        Err(UpstreamFault::Unavailable { sent, .. }) => {
+            (lost(effect, *sent), Some(Code::UpstreamUnavailable), None)
+        }
+        Err(UpstreamFault::Timeout { sent, .. }) => (lost(effect, *sent), Some(Code::UpstreamTimeout), None),
+    };
+    Outcome {
+        status,
+        code,
+        duration_us,
+        result_digest: result.map(|result| Digest::of(Domain::Outcome, result.get().as_bytes())),
+        result: result
+            .filter(|result| result.get().len() <= KEPT_RESULT)
+            .map(|result| result.get().to_owned()),
+    }
+}
+
+/// A read that is lost is an error; a write that may have happened is unknown.
+fn lost(effect: Effect, sent: Sent) -> Ended {
+    match (effect, sent) {
+        (Effect::Write | Effect::Destructive, Sent::Unknown) => Ended::Unknown,
+        (Effect::Read, _) | (Effect::Write | Effect::Destructive, Sent::No | Sent::Refused) => Ended::Error,
+    }
+}
+
+fn no_result(code: Code, name: &str, why: &str, effect: Effect, sent: Sent) -> Refusal {
+    match lost(effect, sent) {
+        Ended::Unknown => {
+            let message = format!("`{name}` gave no answer, and whether it acted is not known: {why}");
+            Refusal::new(code, message)
+                .because("outcome_unknown")
+                .next(&[NextAction::VerifyOutcome, NextAction::CheckUpstream])
+        }
+        Ended::Success | Ended::Error => Refusal::new(code, format!("`{name}` gave no answer: {why}"))
+            .next(&[NextAction::CheckUpstream, NextAction::RetryLater]),
+    }
+}

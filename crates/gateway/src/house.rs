@@ -1,0 +1,158 @@
+//! The house: what all lines share. Law and catalogue are snapshots swapped whole; modes belong to a principal's session;
+//! nothing here decides, it only has at hand what `conduct` needs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use countersign_core::call::Caller;
+use countersign_core::ids::{PlanId, PrincipalId, SessionId, UpstreamId};
+use countersign_core::mode::Mode;
+use countersign_core::redact::Redactor;
+use countersign_store::{Setter, Store, StoreFault};
+use countersign_wire::serve::Session;
+use jiff::Timestamp;
+use tokio::sync::{broadcast, watch};
+
+use crate::catalog::Catalog;
+use crate::law::Law;
+use crate::limits::Windows;
+use crate::metrics::Metrics;
+use crate::schema::Schemas;
+use crate::upstreams::Upstream;
+
+/// How long the first request waits for the first lists.
+const FIRST_LISTS: Duration = Duration::from_secs(10);
+
+/// Upstreams by our names of them.
+pub type Upstreams = BTreeMap<UpstreamId, Arc<dyn Upstream>>;
+
+/// What all lines share.
+pub struct House {
+    /// The records.
+    pub store: Store,
+    /// The law in force.
+    pub law: ArcSwap<Law>,
+    /// The tools in force.
+    pub catalog: ArcSwap<Catalog>,
+    /// What is governed.
+    pub upstreams: ArcSwap<Upstreams>,
+    /// How often rules were used.
+    pub usage: Windows,
+    /// What replaces secrets in records.
+    pub redactor: Redactor,
+    /// Compiled input schemas.
+    pub schemas: Schemas,
+    /// What is counted.
+    pub metrics: Metrics,
+    modes: Mutex<HashMap<(PrincipalId, SessionId), Mode>>,
+    decided: broadcast::Sender<PlanId>,
+    settled: watch::Sender<bool>,
+    lines: Mutex<Vec<Weak<Session>>>,
+}
+
+impl House {
+    /// A house with a store and a law; tools come in as upstreams are listed.
+    pub fn new(store: Store, law: Law) -> Self {
+        let redactor = Redactor::new(store.salt());
+        Self {
+            store,
+            law: ArcSwap::from_pointee(law),
+            catalog: ArcSwap::from_pointee(Catalog::default()),
+            upstreams: ArcSwap::from_pointee(Upstreams::new()),
+            usage: Windows::default(),
+            redactor,
+            schemas: Schemas::default(),
+            metrics: Metrics::default(),
+            modes: Mutex::new(HashMap::new()),
+            decided: broadcast::channel(256).0,
+            settled: watch::Sender::new(false),
+            lines: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The moment.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    /// What `set_mode` left on the caller's session.
+    pub async fn session_mode(&self, caller: &Caller) -> Result<Option<Mode>, StoreFault> {
+        let key = (caller.principal.clone(), caller.session.clone());
+        if let Some(mode) = self.modes.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Some(*mode));
+        }
+        let stored =
+            self.store.session(&caller.principal, &caller.session).await?.and_then(|session| session.mode);
+        if let Some(mode) = stored {
+            self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
+        }
+        Ok(stored)
+    }
+
+    /// Sets the mode of the caller's session, in the store first.
+    pub async fn set_session_mode(&self, caller: &Caller, mode: Mode) -> Result<(), StoreFault> {
+        let setter = Setter {
+            principal: caller.principal.clone(),
+            session: caller.session.clone(),
+            role: caller.role,
+            source: caller.source,
+        };
+        self.store.set_mode(&setter, mode, self.now()).await?;
+        let key = (caller.principal.clone(), caller.session.clone());
+        self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
+        Ok(())
+    }
+
+    /// Tells whoever waits that a plan was decided or ran.
+    pub fn announce(&self, plan: PlanId) {
+        // Nobody waiting is no fault.
+        let _ = self.decided.send(plan);
+    }
+
+    /// Hears of decisions from now on.
+    pub fn decisions(&self) -> broadcast::Receiver<PlanId> {
+        self.decided.subscribe()
+    }
+
+    /// Remembers a line, to tell it when the tool list changes.
+    pub fn remember(&self, session: &Arc<Session>) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|line| line.strong_count() > 0);
+        lines.push(Arc::downgrade(session));
+    }
+
+    /// The lines that are open.
+    pub fn lines(&self) -> Vec<Arc<Session>> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().filter_map(Weak::upgrade).filter(|line| !line.is_ended()).collect()
+    }
+
+    /// The one upstream that is served under its own names, where the configuration says so.
+    pub fn bare_upstream(&self) -> Option<Arc<dyn Upstream>> {
+        if !self.catalog.load().is_bare() {
+            return None;
+        }
+        self.upstreams.load().values().next().cloned()
+    }
+
+    /// Every upstream was tried once: lists are as complete as they get for now.
+    pub fn settle(&self) {
+        self.settled.send_replace(true);
+    }
+
+    /// Whether every upstream was tried once.
+    pub fn is_settled(&self) -> bool {
+        *self.settled.borrow()
+    }
+
+    /// Waits for the first round of lists, but not for ever: a slow upstream is missed, not waited for.
+    pub async fn settled(&self) {
+        if *self.settled.borrow() {
+            return;
+        }
+        let mut settled = self.settled.subscribe();
+        let _ = tokio::time::timeout(FIRST_LISTS, settled.wait_for(|settled| *settled)).await;
+    }
+}

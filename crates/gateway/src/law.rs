@@ -1,0 +1,24 @@
+//! The configured law as the house holds it: read once, swapped whole on reload, never half new.
+
+use std::time::Duration;
+
+use countersign_core::intent::Strictness;
+use countersign_core::mode::Mode;
+use countersign_core::rules::RuleSet;
+
+/// What the configuration says about deciding.
+#[derive(Debug)]
+pub struct Law {
+    /// The operator's rules.
+    pub rules: RuleSet,
+    /// Whether annotations that contradict the intent refuse.
+    pub strictness: Strictness,
+    /// The default mode.
+    pub mode: Mode,
+    /// How long a confirm token lives.
+    pub ttl: Duration,
+    /// How long a call may take where no rule says.
+    pub timeout: Duration,
+    /// Where a person decides, for `approve_url`; none without a desk.
+    pub desk_url: Option<String>,
+}

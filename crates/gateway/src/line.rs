@@ -1,0 +1,134 @@
+//! Who is on a line: the principal the wire's tag carries, and the session its mode and plans belong to.
+
+use std::sync::Arc;
+
+use countersign_core::call::{Caller, Scopes};
+use countersign_core::config::Surface;
+use countersign_core::effect::Effect;
+use countersign_core::ids::{CredentialId, PrincipalId, SessionId, UpstreamId};
+use countersign_core::mode::Mode;
+use countersign_core::record::Source;
+use countersign_core::role::Role;
+use countersign_store::Credential;
+use countersign_wire::era::Era;
+use countersign_wire::raw;
+use countersign_wire::serve::{Ctx, Transport};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Who opened a line; fixed then, whatever is sent over it.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    /// The principal.
+    pub id: PrincipalId,
+    /// The role.
+    pub role: Role,
+    /// The credential that was shown, if one was.
+    pub credential: Option<CredentialId>,
+    /// How far the line reaches.
+    pub scopes: Scopes,
+    /// The session's name where the line fixes it: a stdio process.
+    pub session: Option<SessionId>,
+    /// Which face it sees.
+    pub surface: Surface,
+    /// Through which door it came.
+    pub source: Source,
+}
+
+impl Principal {
+    /// Whoever holds a credential. Scopes that can't be read reach nothing.
+    pub fn of_credential(credential: &Credential) -> Self {
+        Self {
+            id: PrincipalId::new(credential.name.as_str()),
+            role: credential.role,
+            credential: Some(credential.id.clone()),
+            scopes: read_scopes(&credential.scopes).unwrap_or(Scopes {
+                upstreams: Some(Vec::new()),
+                effects: Some(Vec::new()),
+                max_mode: Mode::Ask,
+            }),
+            session: None,
+            surface: Surface::Router,
+            source: Source::Mcp,
+        }
+    }
+}
+
+/// Scopes as a credential keeps them: `{upstreams?, effects?, max_mode?}`.
+pub fn read_scopes(scopes: &Value) -> Option<Scopes> {
+    let members = scopes.as_object()?;
+    let words = |name: &str| match members.get(name) {
+        None | Some(Value::Null) => Some(None),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect::<Option<Vec<String>>>()
+            .map(Some),
+        Some(_) => None,
+    };
+    let effects = match words("effects")? {
+        None => None,
+        Some(all) => Some(all.iter().map(|word| word.parse().ok()).collect::<Option<Vec<Effect>>>()?),
+    };
+    let max_mode = match members.get("max_mode") {
+        None | Some(Value::Null) => Mode::Execute,
+        Some(value) => value.as_str()?.parse().ok()?,
+    };
+    Some(Scopes {
+        upstreams: words("upstreams")?.map(|all| all.into_iter().map(UpstreamId::new).collect()),
+        effects,
+        max_mode,
+    })
+}
+
+/// The caller of a request: the line's principal, and the session it belongs to.
+///
+/// INVARIANT (agents never approve): role and scopes come from the line's tag alone.
+pub fn caller(ctx: &Ctx, params: Option<&RawValue>) -> Option<(Caller, Surface)> {
+    let principal = ctx.session().tag().get::<Principal>()?;
+    Some((caller_of(principal, &session_of(ctx, principal, params)), principal.surface))
+}
+
+/// A caller with this session.
+pub fn caller_of(principal: &Principal, session: &SessionId) -> Caller {
+    Caller {
+        principal: principal.id.clone(),
+        credential: principal.credential.clone(),
+        role: principal.role,
+        session: session.clone(),
+        source: principal.source,
+        scopes: principal.scopes.clone(),
+    }
+}
+
+/// The process on stdio, the MCP session on legacy HTTP, and on the stateless revision the principal with the name the
+/// request gives, if it gives one.
+fn session_of(ctx: &Ctx, principal: &Principal, params: Option<&RawValue>) -> SessionId {
+    let named = || {
+        params
+            .and_then(|params| raw::get_in(params, &["_meta", "countersign/session"]))
+            .and_then(|text| raw::text_of_string(text.get()))
+            .filter(|name| !name.is_empty() && name.len() <= 256)
+    };
+    match (ctx.session().transport(), ctx.era()) {
+        (Transport::Stdio, Era::Legacy) => fixed(ctx, principal),
+        (Transport::Stdio, Era::Modern) => match named() {
+            Some(name) => SessionId::new(format!("{}/{name}", fixed(ctx, principal))),
+            None => fixed(ctx, principal),
+        },
+        (Transport::Http, Era::Legacy) => SessionId::new(ctx.session().id().as_str()),
+        (Transport::Http, Era::Modern) => {
+            SessionId::new(format!("stateless:{}/{}", principal.id, named().as_deref().unwrap_or("")))
+        }
+    }
+}
+
+fn fixed(ctx: &Ctx, principal: &Principal) -> SessionId {
+    principal.session.clone().unwrap_or_else(|| SessionId::new(ctx.session().id().as_str()))
+}
+
+/// The principal as a wire tag.
+pub fn tag(principal: Principal) -> countersign_wire::serve::Tag {
+    let key: Arc<str> = format!("{}/{}", principal.role, principal.id).into();
+    countersign_wire::serve::Tag::new(key, Arc::new(principal))
+}

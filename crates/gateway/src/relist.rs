@@ -1,0 +1,239 @@
+//! Keeping the catalogue true: lists are read when an upstream connects, says they changed, and now and then; pins are
+//! compared, changes recorded, plans on changed tools closed, and lines told. One keeper for the whole house.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_core::config::{Prefix, Trust};
+use countersign_core::ids::{FullName, ToolName, UpstreamId};
+use countersign_store::StoreFault;
+use countersign_wire::frame::Notification;
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
+
+use crate::catalog::{Catalog, Headers, PinChange, Pinned, Roster, Source, plan_pins};
+use crate::house::House;
+use crate::upstreams::mcp::News;
+use crate::upstreams::{Health, UpstreamFault};
+
+/// How long list changes are gathered before the list is read: a storm of them is read once.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// How an upstream's list is treated.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Whether its first list is believed.
+    pub trust: Trust,
+    /// How its tools are named on the direct surface.
+    pub prefix: Prefix,
+    /// How often its list is read again.
+    pub every: Duration,
+    /// How it is reached.
+    pub reach: Reach,
+}
+
+/// How an upstream is reached, as far as its tools' definitions depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Over HTTP, where arguments may be mirrored as headers.
+    Http,
+    /// Any other way.
+    Elsewhere,
+}
+
+/// What an upstream said outside of any request.
+#[derive(Debug)]
+pub enum Told {
+    /// Its connection was opened, for the first time or again.
+    Connected(UpstreamId),
+    /// A notification, list changes among them.
+    Said(UpstreamId, Notification),
+}
+
+/// Hears upstreams and hands on what they say, in order, without blocking them.
+pub struct Ear(pub mpsc::UnboundedSender<Told>);
+
+impl News for Ear {
+    fn notification(&self, upstream: &UpstreamId, notification: Notification) {
+        // A house that is closed hears nothing more.
+        let _ = self.0.send(Told::Said(upstream.clone(), notification));
+    }
+
+    fn connected(&self, upstream: &UpstreamId) {
+        let _ = self.0.send(Told::Connected(upstream.clone()));
+    }
+}
+
+struct Known {
+    roster: Arc<Roster>,
+    standings: HashMap<ToolName, Pinned>,
+}
+
+/// Keeps the catalogue.
+pub struct Keeper {
+    house: Arc<House>,
+    terms: BTreeMap<UpstreamId, Terms>,
+    /// In the order of the configuration, as the catalogue lists them.
+    order: Vec<UpstreamId>,
+    known: Mutex<BTreeMap<UpstreamId, Known>>,
+}
+
+impl Keeper {
+    /// A keeper of these upstreams' lists.
+    pub fn new(house: Arc<House>, terms: Vec<(UpstreamId, Terms)>) -> Self {
+        let order = terms.iter().map(|(id, _)| id.clone()).collect();
+        Self { house, terms: terms.into_iter().collect(), order, known: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Reads every list once, all at the same time, and says that the house has settled.
+    pub async fn first_round(self: &Arc<Self>) {
+        let mut rounds = tokio::task::JoinSet::new();
+        for id in self.order.clone() {
+            let keeper = Arc::clone(self);
+            rounds.spawn(async move { keeper.relist(&id).await });
+        }
+        while rounds.join_next().await.is_some() {}
+        self.house.settle();
+    }
+
+    /// Goes on for as long as the house stands.
+    pub async fn keep(self: Arc<Self>, mut told: mpsc::UnboundedReceiver<Told>) {
+        let mut due: BTreeMap<UpstreamId, Instant> =
+            self.terms.iter().map(|(id, terms)| (id.clone(), Instant::now() + terms.every)).collect();
+        loop {
+            let next =
+                due.values().min().copied().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600));
+            tokio::select! {
+                heard = told.recv() => match heard {
+                    None => return,
+                    Some(Told::Connected(id)) => {
+                        // The first list is read by whoever opened the connection; later ones may differ.
+                        if self.known.lock().await.contains_key(&id) {
+                            due.insert(id, Instant::now() + GATHER);
+                        }
+                    }
+                    Some(Told::Said(id, said)) => {
+                        if &*said.method == "notifications/tools/list_changed" {
+                            due.insert(id, Instant::now() + GATHER);
+                        } else {
+                            self.hand_on(&said).await;
+                        }
+                    }
+                },
+                () = tokio::time::sleep_until(next) => {
+                    let now = Instant::now();
+                    let late: Vec<UpstreamId> =
+                        due.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone()).collect();
+                    for id in late {
+                        let every = self.terms.get(&id).map_or(Duration::from_secs(600), |terms| terms.every);
+                        due.insert(id.clone(), now + every);
+                        let keeper = Arc::clone(&self);
+                        tokio::spawn(async move { keeper.relist(&id).await });
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is not ours to act on goes to every line as it came.
+    async fn hand_on(&self, said: &Notification) {
+        for line in self.house.lines() {
+            // A line that is gone needs no news.
+            let _ = line.notify(&said.method, said.params.as_deref()).await;
+        }
+    }
+
+    /// Reads an upstream's list, compares it with the pins, and swaps the catalogue if anything changed.
+    pub async fn relist(&self, id: &UpstreamId) {
+        let Some(upstream) = self.house.upstreams.load().get(id).cloned() else { return };
+        let definitions = match upstream.tools().await {
+            Ok(definitions) => definitions,
+            Err(fault) => {
+                tracing::warn!(upstream = %id, why = why(&fault), "the tool list could not be read");
+                return;
+            }
+        };
+        let Some(terms) = self.terms.get(id) else { return };
+        let headers = headers(terms.reach, &upstream.health());
+        let roster = Arc::new(Roster::read(id, definitions, headers, &self.house.schemas));
+        if let Err(fault) = self.take(id, roster).await {
+            tracing::error!(upstream = %id, fault = fault.inside(), "pins could not be compared: the list stays as it was");
+        }
+    }
+
+    async fn take(&self, id: &UpstreamId, roster: Arc<Roster>) -> Result<(), StoreFault> {
+        let Some(terms) = self.terms.get(id) else { return Ok(()) };
+        // One at a time from here: two lists of one upstream must not cross.
+        let mut known = self.known.lock().await;
+        let (store, now) = (&self.house.store, self.house.now());
+        let pins = store.pins(id).await?;
+        let plan = plan_pins(terms.trust, &pins, &roster.sound());
+        for change in &plan.changes {
+            match change {
+                PinChange::First { tool, seen, state } => {
+                    let tool = FullName { upstream: id.clone(), tool: tool.clone() };
+                    store.pin(&tool, seen, *state, now).await?;
+                }
+                PinChange::Propose { tool, seen } => {
+                    let tool = FullName { upstream: id.clone(), tool: tool.clone() };
+                    store.propose_pin(&tool, seen, now).await?;
+                    for plan in store.cancel_for_tool(&tool, now).await? {
+                        self.house.announce(plan);
+                    }
+                }
+            }
+        }
+        known.insert(id.clone(), Known { roster, standings: plan.standings });
+        let before = self.house.catalog.load_full();
+        self.swap(&known);
+        drop(known);
+        // Before the first round is over everyone who asks for the list is waiting for it anyway.
+        if self.house.is_settled() && !before.lists_the_same(&self.house.catalog.load()) {
+            self.tell_lines().await;
+        }
+        Ok(())
+    }
+
+    /// Builds the catalogue anew under the law in force: after a list, a pin or a rule changed.
+    pub async fn rebuild(&self) {
+        let known = self.known.lock().await;
+        self.swap(&known);
+    }
+
+    fn swap(&self, known: &BTreeMap<UpstreamId, Known>) {
+        let sources: Vec<Source> = self
+            .order
+            .iter()
+            .filter_map(|id| Some((known.get(id)?, self.terms.get(id)?)))
+            .map(|(known, terms)| Source {
+                roster: Arc::clone(&known.roster),
+                standings: known.standings.clone(),
+                prefix: terms.prefix,
+            })
+            .collect();
+        let catalog = Catalog::build(&sources, &self.house.law.load().rules);
+        self.house.catalog.store(Arc::new(catalog));
+    }
+
+    async fn tell_lines(&self) {
+        for line in self.house.lines() {
+            // A line that is gone needs no news.
+            let _ = line.notify("notifications/tools/list_changed", None).await;
+        }
+    }
+}
+
+fn headers(reach: Reach, health: &Health) -> Headers {
+    match (reach, health.era) {
+        (Reach::Http, Some("modern")) => Headers::Mirrored,
+        (Reach::Http | Reach::Elsewhere, _) => Headers::Plain,
+    }
+}
+
+fn why(fault: &UpstreamFault) -> String {
+    match fault {
+        UpstreamFault::Rpc(error) => error.message(),
+        UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. } => why.clone(),
+    }
+}

@@ -1,0 +1,144 @@
+//! The house's face to the wire: who is let in, and which room a request goes to.
+
+use std::sync::Arc;
+
+use countersign_core::config::{AgentAuth, Surface};
+use countersign_core::ids::{PrincipalId, Secret};
+use countersign_core::role::Role;
+use countersign_store::{StoreFault, secret_digest};
+use countersign_wire::frame::{Notification, Reply, Request, RpcError};
+use countersign_wire::raw;
+use countersign_wire::serve::{
+    Ctx, Description, End, HttpRefusal, Opening, Service, Session, Tag, Transport,
+};
+use serde_json::json;
+
+use crate::house::House;
+use crate::line::{self, Principal};
+use crate::passthrough::{self, Passage};
+use crate::surfaces;
+
+/// Guidance for the model, said when a session opens.
+const INSTRUCTIONS: &str = "Every tool here is governed. Modes: ask (inspect), plan (preview), execute (change); set_mode \
+    changes the mode of this session. A change asks for confirmation first: an answer with status confirmation_required \
+    has changed nothing. Show its preview, end the turn, and go on only after the user agreed.";
+
+/// A face of the house on one transport.
+pub struct Face {
+    house: Arc<House>,
+    /// Who a stdio line is; HTTP lines show who they are.
+    local: Principal,
+    /// Whether HTTP lines on this machine need a credential.
+    openness: AgentAuth,
+}
+
+impl Face {
+    /// A face whose stdio line is `local`.
+    pub fn new(house: Arc<House>, local: Principal, openness: AgentAuth) -> Self {
+        Self { house, local, openness }
+    }
+}
+
+impl Face {
+    /// A credential names its holder; without one, on loopback, a line is the local agent, if the configuration lets it.
+    async fn over_http(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
+        let surface = match opening.path {
+            "/mcp/router" => Surface::Router,
+            "/mcp/direct" => Surface::Direct,
+            _ => self.local.surface,
+        };
+        let bearer = opening.headers.get("authorization").and_then(|value| value.to_str().ok());
+        let bearer =
+            bearer.and_then(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
+        let local = opening.peer.is_none_or(|peer| peer.ip().is_loopback());
+        match bearer {
+            Some(secret) => {
+                let found = self.house.store.credential(secret_digest(&Secret::new(secret.trim()))).await;
+                let credential = found.map_err(|fault| unavailable(&fault))?;
+                let live = credential.filter(|credential| credential.is_live(self.house.now()));
+                let credential =
+                    live.ok_or_else(|| unauthorized("the credential is unknown, expired or revoked"))?;
+                Ok(line::tag(Principal { surface, ..Principal::of_credential(&credential) }))
+            }
+            None if local && self.openness == AgentAuth::LoopbackOpen => {
+                // Whatever started this process, an HTTP line without a credential is an agent's.
+                let principal = Principal {
+                    id: PrincipalId::new("local-agent"),
+                    role: Role::Agent,
+                    session: None,
+                    surface,
+                    ..self.local.clone()
+                };
+                Ok(line::tag(principal))
+            }
+            None => Err(unauthorized("a credential is needed: Authorization: Bearer …")),
+        }
+    }
+}
+
+fn unauthorized(message: &str) -> HttpRefusal {
+    HttpRefusal {
+        status: 401,
+        headers: vec![("WWW-Authenticate".to_owned(), "Bearer realm=\"countersign\"".to_owned())],
+        message: message.to_owned(),
+    }
+}
+
+fn unavailable(fault: &StoreFault) -> HttpRefusal {
+    HttpRefusal { status: 503, headers: Vec::new(), message: fault.outside() }
+}
+
+impl Service for Face {
+    async fn authenticate(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
+        match opening.transport {
+            Transport::Stdio => Ok(line::tag(self.local.clone())),
+            Transport::Http => self.over_http(opening).await,
+        }
+    }
+
+    async fn describe(&self, _session: &Arc<Session>) -> Description {
+        // What upstreams offer is said once, when a session opens: they get a moment to say it to us.
+        self.house.settled().await;
+        Description {
+            server_info: raw::to_raw(&json!({
+                "name": "countersign",
+                "title": "Countersign",
+                "version": env!("CARGO_PKG_VERSION"),
+            })),
+            capabilities: passthrough::capabilities(&self.house),
+            instructions: Some(INSTRUCTIONS.to_owned()),
+            ttl_ms: 0,
+        }
+    }
+
+    async fn opened(&self, session: Arc<Session>) {
+        self.house.remember(&session);
+    }
+
+    async fn closed(&self, _session: Arc<Session>, _end: End) {}
+
+    async fn request(&self, ctx: Ctx, request: Request) -> Reply {
+        let params = request.params.as_deref();
+        let Some((caller, surface)) = line::caller(&ctx, params) else {
+            return Err(RpcError::new(-32603, "nobody is known to be on this line"));
+        };
+        match &*request.method {
+            "tools/list" => {
+                self.house.settled().await;
+                surfaces::list(&self.house, &caller, surface)
+            }
+            "tools/call" => {
+                self.house.settled().await;
+                surfaces::call(&self.house, &ctx, caller, surface, params).await
+            }
+            other => Passage { house: &self.house, ctx: &ctx, caller: &caller }.request(other, params).await,
+        }
+    }
+
+    async fn notification(&self, _session: Arc<Session>, notification: Notification) {
+        // Roots and whatever extensions say go to the one upstream that is served bare; others have no addressee.
+        if let Some(only) = self.house.bare_upstream() {
+            only.notify(&notification.method, notification.params.as_deref()).await;
+        }
+    }
+}

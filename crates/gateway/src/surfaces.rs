@@ -1,0 +1,153 @@
+//! What a line sees: the router's three call tools and search, or every tool by its name; our own tools on both.
+
+pub mod definitions;
+pub mod own;
+
+use std::sync::Arc;
+
+use countersign_core::call::Caller;
+use countersign_core::config::Surface;
+use countersign_core::ids::FullName;
+use countersign_core::intent::Variant;
+use countersign_core::record::CallRecord;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
+use countersign_wire::frame::{Reply, RpcError};
+use countersign_wire::raw::{self, Raw};
+use countersign_wire::serve::Ctx;
+use serde_json::value::RawValue;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::conduct::conduct;
+use crate::house::House;
+
+/// `tools/list`: our tools, and on the direct surface every upstream's, in one stable order.
+pub fn list(house: &House, caller: &Caller, surface: Surface) -> Reply {
+    let mut text = String::from("{\"tools\":[");
+    let mut push = |definition: &str| {
+        if !text.ends_with('[') {
+            text.push(',');
+        }
+        text.push_str(definition);
+    };
+    match surface {
+        Surface::Router => {
+            definitions::ROUTER.iter().chain(definitions::OWN.iter()).for_each(|tool| push(tool.get()));
+        }
+        Surface::Direct => {
+            let catalog = house.catalog.load();
+            if !catalog.is_bare() {
+                definitions::OWN.iter().for_each(|tool| push(tool.get()));
+            }
+            let reachable =
+                |upstream| caller.scopes.upstreams.as_ref().is_none_or(|all| all.contains(upstream));
+            for listed in catalog.accepted().filter(|listed| reachable(&listed.tool.upstream)) {
+                let hidden = caller.role == Role::Agent && listed.outlook.role == Some(Role::Human);
+                if !hidden {
+                    push(listed.direct_definition().get());
+                }
+            }
+        }
+    }
+    text.push_str("]}");
+    raw::from_text(text).ok_or_else(|| RpcError::new(-32603, "the tool list could not be written"))
+}
+
+/// `tools/call`.
+pub async fn call(
+    house: &Arc<House>,
+    ctx: &Ctx,
+    caller: Caller,
+    surface: Surface,
+    params: Option<&RawValue>,
+) -> Reply {
+    let none = raw::empty_object();
+    let params = params.unwrap_or(&none);
+    let Some(name) = raw::get_str(params, "name") else {
+        return Err(RpcError::invalid_params("`name` is required: the tool to call"));
+    };
+    if let Some(variant) = definitions::variant(&name) {
+        return match surface {
+            Surface::Router => router(house, ctx, caller, variant, params).await.into_reply(),
+            Surface::Direct => unknown(house, caller, &name, params).await,
+        };
+    }
+    let bare = surface == Surface::Direct && house.catalog.load().is_bare();
+    if !bare && own::is_ours(&name) {
+        return own::call(house, ctx, caller, surface, &name, params).await.into_reply();
+    }
+    match surface {
+        Surface::Router => unknown(house, caller, &name, params).await,
+        Surface::Direct => direct(house, ctx, caller, &name, params).await,
+    }
+}
+
+async fn router(
+    house: &Arc<House>,
+    ctx: &Ctx,
+    caller: Caller,
+    variant: Variant,
+    params: &RawValue,
+) -> Answer {
+    match Asked::router(variant, params) {
+        Ok(asked) => conduct(house, ctx, caller, asked).await,
+        Err((name, refusal)) => {
+            let tool = name.unwrap_or_else(|| FullName::new("", variant.call_tool()));
+            refuse_unread(house, &caller, tool, Some(variant), variant.call_tool(), refusal, params).await
+        }
+    }
+}
+
+async fn direct(house: &Arc<House>, ctx: &Ctx, caller: Caller, name: &str, params: &RawValue) -> Reply {
+    let found = house.catalog.load().by_direct_name(name).map(|listed| {
+        let previews = crate::preview_argument(&listed.tool);
+        (listed.tool.full_name(), previews)
+    });
+    let Some((full_name, previews)) = found else { return unknown(house, caller, name, params).await };
+    match Asked::direct(full_name.clone(), previews, params) {
+        Ok(asked) => conduct(house, ctx, caller, asked).await.into_reply(),
+        Err(refusal) => {
+            let command = full_name.to_string();
+            refuse_unread(house, &caller, full_name, None, &command, refusal, params).await.into_reply()
+        }
+    }
+}
+
+/// A name no surface has. Plain `call_tool` gets the words that help whoever learned the old way.
+async fn unknown(house: &Arc<House>, caller: Caller, name: &str, params: &RawValue) -> Reply {
+    let message = if name == "call_tool" {
+        "Tool 'call_tool' not found. Use call_tool_read, call_tool_write, or call_tool_destructive with matching \
+         intent.operation_type. See retrieve_tools for annotations and recommendations."
+            .to_owned()
+    } else {
+        format!("Tool '{}' not found", crate::escape::visible(name))
+    };
+    let refusal = Refusal::new(Code::ToolNotFound, message);
+    let tool = name.parse().unwrap_or_else(|_| FullName::new("", name));
+    refuse_unread(house, &caller, tool, None, name, refusal, params).await.into_reply()
+}
+
+/// Refuses a call that never became one; its row keeps who and what was named, and a digest of the bytes.
+pub(crate) async fn refuse_unread(
+    house: &Arc<House>,
+    caller: &Caller,
+    tool: FullName,
+    variant: Option<Variant>,
+    command: &str,
+    refusal: Refusal,
+    params: &RawValue,
+) -> Answer {
+    let record = CallRecord::unread(caller, tool, variant, params.get().as_bytes());
+    if let Err(fault) = house.store.refused(&record, &refusal, house.now()).await {
+        tracing::error!(
+            incident = fault.incident(),
+            fault = fault.inside(),
+            "a refusal could not be recorded"
+        );
+    }
+    Answer::refused(command, &refusal)
+}
+
+/// A definition of ours as raw JSON.
+pub(crate) type Definition = Raw;

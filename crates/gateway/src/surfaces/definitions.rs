@@ -1,0 +1,215 @@
+//! Our own tools as hosts see them: names, titles, schemas, explicit annotations.
+
+use std::sync::LazyLock;
+
+use countersign_core::intent::Variant;
+use countersign_wire::raw;
+use serde_json::{Value, json};
+
+use super::Definition;
+
+/// The call tool of this name.
+pub fn variant(name: &str) -> Option<Variant> {
+    Variant::ALL.iter().copied().find(|variant| variant.call_tool() == name)
+}
+
+/// `usage_instructions` of `retrieve_tools`.
+pub const USAGE: &str = "Use call_tool_read for read-only operations, call_tool_write for modifications, \
+    call_tool_destructive for deletions. Intent must match tool variant: intent.operation_type repeats the operation. \
+    call_with names the call tool for each tool. Where an answer says confirmation_required, show the preview, end the \
+    turn, and after the user agreed repeat the call with confirm_token and yes=true.";
+
+/// The three call tools and the search.
+pub static ROUTER: LazyLock<Vec<Definition>> = LazyLock::new(|| {
+    let call = |variant: Variant, title: &str, text: &str| {
+        definition(
+            variant.call_tool(),
+            title,
+            &format!("{text} {CALL_COACHING}"),
+            &call_schema(variant),
+            hints(variant == Variant::Read, variant == Variant::Destructive, true),
+        )
+    };
+    vec![
+        call(Variant::Read, "Run a read-only tool", "Runs an upstream tool that only reads."),
+        call(
+            Variant::Write,
+            "Run a tool that changes something",
+            "Runs an upstream tool that changes something.",
+        ),
+        call(
+            Variant::Destructive,
+            "Run a destructive tool",
+            "Runs an upstream tool that deletes or overwrites.",
+        ),
+    ]
+});
+
+const CALL_COACHING: &str = "Find tools and the right call tool with retrieve_tools. Declare the operation twice: by this \
+    tool and by intent.operation_type. If the answer says confirmation_required: nothing has changed; show the preview, \
+    end the turn and ask the user; after a yes repeat the same call with confirm_token and yes=true. If a person must \
+    approve, get_plan with wait_seconds tells when.";
+
+/// Tools of ours on both surfaces.
+pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
+    let read = || hints(true, false, false);
+    let act = || hints(false, false, false);
+    vec![
+        definition(
+            "retrieve_tools",
+            "Find tools",
+            "Finds upstream tools by what they do. Each result says which call tool to use (call_with), its effect and \
+             what confirmation it needs.",
+            &object(&[
+                (
+                    "query",
+                    json!({"type": "string", "description": "what the tool should do; empty lists all"}),
+                    true,
+                ),
+                ("limit", json!({"type": "integer", "minimum": 1, "maximum": 100, "default": 15}), false),
+                ("effect", json!({"type": "string", "enum": ["read", "write", "destructive"]}), false),
+                ("upstream", json!({"type": "string", "description": "only tools of this upstream"}), false),
+            ]),
+            read(),
+        ),
+        definition(
+            "set_mode",
+            "Set the mode",
+            "Sets what may happen on this session: ask (inspect), plan (preview), execute (change).",
+            &object(&[("mode", json!({"type": "string", "enum": ["ask", "plan", "execute"]}), true)]),
+            act(),
+        ),
+        definition(
+            "get_status",
+            "Status",
+            "Says who is on the line, the mode, the surface, the upstreams' health and the pending plans.",
+            &object(&[]),
+            read(),
+        ),
+        definition(
+            "get_plan",
+            "What became of a plan",
+            "Says what became of a plan, with the result if it ran. With wait_seconds it waits for a decision.",
+            &object(&[
+                ("plan_id", json!({"type": "string"}), true),
+                ("wait_seconds", json!({"type": "number", "minimum": 0, "maximum": 600}), false),
+            ]),
+            read(),
+        ),
+        definition(
+            "cancel_plan",
+            "Withdraw a plan",
+            "Withdraws a plan of this session that has not run.",
+            &object(&[("plan_id", json!({"type": "string"}), true)]),
+            act(),
+        ),
+        definition(
+            "list_runs",
+            "Background runs",
+            "Lists background runs, newest first.",
+            &object(&[(
+                "limit",
+                json!({"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+                false,
+            )]),
+            read(),
+        ),
+        definition(
+            "get_run",
+            "One background run",
+            "Says how a background run stands, with the last lines of its log.",
+            &object(&[
+                ("run_id", json!({"type": "string"}), true),
+                ("tail", json!({"type": "integer", "minimum": 0, "maximum": 1000, "default": 50}), false),
+            ]),
+            read(),
+        ),
+    ]
+});
+
+fn definition(name: &str, title: &str, description: &str, schema: &Value, annotations: Value) -> Definition {
+    let mut annotations = annotations;
+    if let Some(members) = annotations.as_object_mut() {
+        members.insert("title".into(), title.into());
+    }
+    raw::to_raw(&json!({
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": annotations,
+    }))
+}
+
+fn hints(read_only: bool, destructive: bool, open_world: bool) -> Value {
+    json!({"readOnlyHint": read_only, "destructiveHint": destructive, "openWorldHint": open_world})
+}
+
+fn object(fields: &[(&str, Value, bool)]) -> Value {
+    let properties: serde_json::Map<String, Value> =
+        fields.iter().map(|(name, schema, _)| ((*name).to_owned(), schema.clone())).collect();
+    let required: Vec<&str> =
+        fields.iter().filter(|(_, _, required)| *required).map(|(name, _, _)| *name).collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+fn call_schema(variant: Variant) -> Value {
+    let operation = variant.operation().as_str();
+    let sensitivity = json!({"type": "string", "enum": ["public", "internal", "private", "unknown"]});
+    object(&[
+        ("name", json!({"type": "string", "description": "the tool as upstream:tool"}), true),
+        ("args", json!({"type": "object", "description": "the tool's arguments"}), false),
+        (
+            "args_json",
+            json!({"type": "string", "description": "the tool's arguments as JSON text, instead of args"}),
+            false,
+        ),
+        (
+            "intent",
+            json!({
+                "type": "object",
+                "properties": {
+                    "operation_type": {"type": "string", "enum": ["read", "write", "destructive"],
+                        "description": format!("must be `{operation}` here")},
+                    "data_sensitivity": sensitivity,
+                    "reason": {"type": "string", "maxLength": 1000},
+                },
+            }),
+            false,
+        ),
+        (
+            "intent_operation_type",
+            json!({"type": "string", "description": "flat form of intent.operation_type"}),
+            false,
+        ),
+        ("intent_data_sensitivity", sensitivity, false),
+        ("intent_reason", json!({"type": "string", "maxLength": 1000}), false),
+        (
+            "mode",
+            json!({"type": "string", "enum": ["ask", "plan", "execute"], "description": "for this call only"}),
+            false,
+        ),
+        ("preview", json!({"type": "boolean", "description": "true is the same as mode=plan"}), false),
+        (
+            "confirm_token",
+            json!({"type": "string", "description": "from the answer that asked for confirmation"}),
+            false,
+        ),
+        (
+            "yes",
+            json!({"type": "boolean", "description": "the user agreed to the plan that was shown"}),
+            false,
+        ),
+        (
+            "confirm_text",
+            json!({"type": "string", "description": "the name the user typed to confirm"}),
+            false,
+        ),
+        (
+            "wait_seconds",
+            json!({"type": "number", "minimum": 0, "maximum": 600,
+            "description": "wait this long for a person to decide"}),
+            false,
+        ),
+    ])
+}

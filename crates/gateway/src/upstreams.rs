@@ -1,0 +1,151 @@
+//! What is governed: every kind of upstream behind one seam. A tool is called with an [`Errand`], and an errand is made
+//! from an opened permit or a dry run only: there is no other way to a tool.
+
+pub mod environment;
+pub mod mcp;
+
+use std::sync::Arc;
+
+use countersign_core::gate::DryRun;
+use countersign_core::ids::UpstreamId;
+use countersign_store::Opened;
+use countersign_wire::fault::Sent;
+use countersign_wire::frame::RpcError;
+use countersign_wire::raw::Raw;
+use countersign_wire::upstream::{Deadline, Identity, Later, Questions, Relay};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One call of a tool that may be sent.
+pub struct Errand<'a> {
+    tool: &'a str,
+    arguments: &'a str,
+    rest: Option<&'a RawValue>,
+}
+
+impl<'a> Errand<'a> {
+    /// The call an opened permit stands for. `rest` is the request's own params, whose other members pass along.
+    ///
+    /// INVARIANT (written first): an `Opened` exists only after its row is in the ledger.
+    pub fn opened(opened: &'a Opened, rest: Option<&'a RawValue>) -> Self {
+        Self { tool: opened.permit().tool().name.as_str(), arguments: opened.permit().arguments(), rest }
+    }
+
+    /// A dry run the gate asked for.
+    pub fn dry_run(dry: &'a DryRun) -> Self {
+        Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest: None }
+    }
+
+    /// The tool's own name.
+    pub fn tool(&self) -> &str {
+        self.tool
+    }
+
+    /// The text of its arguments, to be sent as it is.
+    pub fn arguments(&self) -> &str {
+        self.arguments
+    }
+
+    /// The request's own params: everything in them but `name` and `arguments` passes along.
+    pub fn rest(&self) -> Option<&RawValue> {
+        self.rest
+    }
+}
+
+/// Everything a request brings along besides its method and params.
+#[derive(Clone)]
+pub struct Talk {
+    /// How long to wait.
+    pub deadline: Deadline,
+    /// Takes progress and log notifications of this request.
+    pub relay: Option<Arc<dyn Relay>>,
+    /// What questions of the upstream become.
+    pub questions: Questions,
+    /// The client that is spoken for.
+    pub identity: Option<Identity>,
+}
+
+/// Why an upstream gave no result.
+#[derive(Debug, Clone)]
+pub enum UpstreamFault {
+    /// It answered with a JSON-RPC error: passed on as it is.
+    Rpc(RpcError),
+    /// It can't be reached, died, or broke the protocol.
+    Unavailable {
+        /// One line for a reader, with the tail of its stderr where that helps.
+        why: String,
+        /// Whether it may have acted.
+        sent: Sent,
+    },
+    /// It did not answer in time.
+    Timeout {
+        /// One line for a reader.
+        why: String,
+        /// Whether it may have acted.
+        sent: Sent,
+    },
+}
+
+/// How an upstream is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Not started yet: it starts on first need.
+    Idle,
+    /// Being started or connected.
+    Starting,
+    /// Answers.
+    Up,
+    /// Down; when it is tried again is in [`Health`].
+    Down(String),
+}
+
+/// An upstream's health, for `get_status`, `upstreams list`, `doctor` and the desk.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// How it is.
+    pub condition: Condition,
+    /// How often it was restarted.
+    pub restarts: u32,
+    /// The era it speaks, once known.
+    pub era: Option<&'static str>,
+    /// The protocol version, once known.
+    pub version: Option<String>,
+    /// What it calls itself.
+    pub server_info: Option<Value>,
+    /// The tail of its stderr.
+    pub stderr_tail: String,
+    /// The last calls' durations in microseconds, oldest first.
+    pub recent_us: Vec<u64>,
+}
+
+/// Something governed.
+pub trait Upstream: Send + Sync {
+    /// Our own name of it.
+    fn id(&self) -> &UpstreamId;
+
+    /// Its tools as it lists them now, every page, each definition the bytes it came as.
+    fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>>;
+
+    /// Runs a tool.
+    fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>>;
+
+    /// Everything of MCP but `tools/call`: resources, prompts, completions, logging, tasks, extensions.
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        params: Option<&'a RawValue>,
+        talk: Talk,
+    ) -> Later<'a, Result<Raw, UpstreamFault>>;
+
+    /// A notification of the client.
+    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> Later<'a, ()>;
+
+    /// The server capabilities it declared, once it is connected.
+    fn capabilities(&self) -> Option<Raw>;
+
+    /// How it is.
+    fn health(&self) -> Health;
+
+    /// Ends it; a child and everything it started are gone when this returns.
+    fn close(&self) -> Later<'_, ()>;
+}

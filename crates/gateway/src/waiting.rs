@@ -1,0 +1,75 @@
+//! Waiting for a person: woken by decisions of this process, and by looking at the store for those of others.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use countersign_core::confirm::PlanState;
+use countersign_core::ids::PlanId;
+use countersign_wire::raw;
+use countersign_wire::serve::Ctx;
+use serde_json::json;
+
+use crate::house::House;
+
+/// How often the store is looked at: another process may have decided.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How often a waiting client hears that we still wait.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// Waits until the plan is no longer pending; false when the time is up or the client left.
+pub async fn until_decided(house: &Arc<House>, ctx: &Ctx, plan: &PlanId, seconds: f64) -> bool {
+    wait(house, ctx, plan, seconds, |state| state != PlanState::Pending).await
+}
+
+/// Waits until the plan has an end; false when the time is up or the client left.
+pub async fn until_settled(house: &Arc<House>, ctx: &Ctx, plan: &PlanId, seconds: f64) -> bool {
+    let open = [PlanState::Pending, PlanState::Approved, PlanState::Executing];
+    wait(house, ctx, plan, seconds, move |state| !open.contains(&state)).await
+}
+
+async fn wait(
+    house: &Arc<House>,
+    ctx: &Ctx,
+    plan: &PlanId,
+    seconds: f64,
+    enough: impl Fn(PlanState) -> bool,
+) -> bool {
+    let mut decisions = house.decisions();
+    let start = Instant::now();
+    let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let mut told = start;
+    loop {
+        match house.store.plan(plan).await {
+            Ok(Some(row)) if enough(row.state) => return true,
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return false,
+        }
+        let left = patience.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            tell(ctx, start.elapsed(), patience).await;
+        }
+        tokio::select! {
+            // A lagged receiver has missed decisions: looking again is the answer to that as well.
+            _ = decisions.recv() => {}
+            () = tokio::time::sleep(LOOK.min(left)) => {}
+            () = ctx.cancelled() => return false,
+        }
+    }
+}
+
+async fn tell(ctx: &Ctx, waited: Duration, patience: Duration) {
+    let Some(token) = ctx.progress_token() else { return };
+    let params = raw::to_raw(&json!({
+        "progressToken": token,
+        "progress": waited.as_secs_f64().round(),
+        "total": patience.as_secs_f64().round(),
+        "message": "waiting for a person to decide",
+    }));
+    // A client that left is told nothing.
+    let _ = ctx.notify("notifications/progress", Some(&params)).await;
+}
