@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Reads what the conformance suite wrote and says where two runs differ, check by check.
+
+compare.py DIRECT THROUGH [NAME]   both folders as `conformance … -o` left them; exit 1 on any difference
+compare.py --alone FOLDER [NAME]   one folder; exit 1 on any failure or warning
+
+A check can be made several times in one scenario: its outcomes are compared one by one, in order. Entries that are
+only INFO on both sides are what the suite saw on the wire, not verdicts: they may differ, and are not counted.
+"""
+
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+Outcomes = dict[tuple[str, str], list[tuple[str, str]]]
+BAD = {"FAILURE", "WARNING"}
+
+
+def read(folder: Path) -> Outcomes:
+    """(scenario, check) → [(status, what the suite said)], in the order the checks were made."""
+    outcomes: Outcomes = {}
+    for file in sorted(folder.rglob("checks.json")):
+        # The folder's name ends in the time of the run.
+        where = file.parent.relative_to(folder).as_posix()
+        scenario = re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", where)
+        for check in json.loads(file.read_text()):
+            said = check.get("errorMessage") or ""
+            outcomes.setdefault((scenario, check["id"]), []).append((check["status"], said))
+    return {key: seen for key, seen in outcomes.items() if seen}
+
+
+def verdicts(outcomes: Outcomes) -> set[tuple[str, str]]:
+    return {key for key, seen in outcomes.items() if any(status != "INFO" for status, _ in seen)}
+
+
+def tally(outcomes: Outcomes) -> str:
+    count = Counter(status for seen in outcomes.values() for status, _ in seen)
+    names = [("SUCCESS", "passed"), ("FAILURE", "failed"), ("WARNING", "warned"), ("SKIPPED", "skipped")]
+    return "  ".join(f"{count[status]:4d} {name}" for status, name in names)
+
+
+def shown(seen: list[tuple[str, str]] | None) -> str:
+    return ",".join(status.lower() for status, _ in seen) if seen else "absent"
+
+
+def lines(key: tuple[str, str], seen: list[tuple[str, str]] | None) -> list[str]:
+    return [f"      {said}" for status, said in seen or [] if status in BAD and said]
+
+
+def compare(direct: Outcomes, through: Outcomes, name: str) -> int:
+    differing = []
+    for key in sorted(verdicts(direct) | verdicts(through)):
+        one, other = direct.get(key), through.get(key)
+        if [status for status, _ in one or []] != [status for status, _ in other or []]:
+            differing.append((key, one, other))
+    print(f"{name:12} direct   {tally(direct)}")
+    print(f"{name:12} through  {tally(through)}   differing {len(differing)}")
+    for (scenario, check), one, other in differing:
+        print(f"  {scenario:48} {check:58} direct {shown(one)}  through {shown(other)}")
+        print("\n".join(lines((scenario, check), other)) or "      (the suite gave no reason)")
+    return 1 if differing or not direct else 0
+
+
+def alone(outcomes: Outcomes, name: str) -> int:
+    bad = {key: seen for key, seen in outcomes.items() if any(status in BAD for status, _ in seen)}
+    print(f"{name:12} {tally(outcomes)}")
+    for (scenario, check), seen in sorted(bad.items()):
+        print(f"  {scenario:48} {check:58} {shown(seen)}")
+        print("\n".join(lines((scenario, check), seen)))
+    return 1 if bad or not outcomes else 0
+
+
+def main(words: list[str]) -> int:
+    if len(words) in (2, 3) and words[0] == "--alone":
+        return alone(read(Path(words[1])), words[2] if len(words) == 3 else "")
+    if len(words) in (2, 3):
+        return compare(read(Path(words[0])), read(Path(words[1])), words[2] if len(words) == 3 else "")
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""The gateway as a client, for the conformance suite's client set.
+
+through_client.py URL
+
+Starts the gateway with URL as its one upstream and, over the gateway's stdin and stdout, uses everything it offers
+once: every tool, resource and prompt. What the suite sees on its side is then the gateway's doing alone: this program
+speaks plain JSON-RPC and shares no code with any SDK. The suite says in the environment which revision it plays.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+
+import scene
+
+PATIENCE = 25  # seconds for one answer; the suite itself gives up after 30
+CAPABILITIES = {"elicitation": {}, "sampling": {}, "roots": {}}
+ROUNDS = 5
+
+
+def filled(schema: dict) -> dict:
+    """Arguments, or a form, in the simplest way a schema allows: defaults where it has them."""
+    simplest = {"boolean": True, "integer": 1, "number": 1, "string": "us-west1", "array": [], "object": {}, "null": None}
+    kind = lambda field: next(iter(field["type"]), "string") if isinstance(field.get("type"), list) else field.get("type")
+    value = lambda field: field.get("default", (field.get("enum") or [simplest.get(kind(field), "x")])[0])
+    return {name: value(field) for name, field in schema.get("properties", {}).items()}
+
+
+def reply(request: dict) -> dict:
+    """What a willing host answers to a question of the server."""
+    match request["method"]:
+        case "elicitation/create":
+            return {"action": "accept", "content": filled(request["params"].get("requestedSchema", {}))}
+        case "sampling/createMessage":
+            return {"role": "assistant", "model": "peer", "content": {"type": "text", "text": "Paris"}}
+        case "roots/list":
+            return {"roots": [{"uri": "file:///peer", "name": "peer"}]}
+        case _:
+            return {}
+
+
+class Line:
+    """One JSON-RPC line to the gateway."""
+
+    def __init__(self, command: list[str], modern: bool):
+        self.modern = modern
+        self.last = 0
+        self.answers: queue.Queue = queue.Queue()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self) -> None:
+        for line in self.process.stdout:
+            message = json.loads(line)
+            if "method" in message and "id" in message:
+                self.send({"id": message["id"], "result": reply(message)})
+            elif "id" in message:
+                self.answers.put(message)
+        self.answers.put({"error": {"message": "the gateway closed the line"}})
+
+    def send(self, message: dict) -> None:
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, method: str, params: dict) -> dict:
+        """The result, after as many rounds of questions as it takes; an error is a result too, and is shown."""
+        if self.modern:
+            params = params | {"_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "countersign-peer", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": CAPABILITIES,
+            }}
+        for _ in range(ROUNDS):
+            self.last += 1
+            self.send({"id": self.last, "method": method, "params": params})
+            answer = self.answers.get(timeout=PATIENCE)
+            if "error" in answer:
+                print(f"{method} {params.get('name', '')}: {json.dumps(answer['error'])}", file=sys.stderr)
+                return {}
+            result = answer["result"]
+            if result.get("resultType") != "input_required":
+                return result
+            again = {"inputResponses": {key: reply(asked) for key, asked in result.get("inputRequests", {}).items()}}
+            if "requestState" in result:
+                again["requestState"] = result["requestState"]
+            params = {key: kept for key, kept in params.items() if key != "requestState"} | again
+        return {}
+
+
+def use_everything(line: Line, calls: dict[str, list[dict]]) -> None:
+    if line.modern:
+        offered = line.ask("server/discover", {}).get("capabilities", {})
+    else:
+        opening = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "countersign-peer", "version": "1"}}
+        offered = line.ask("initialize", opening | {"capabilities": CAPABILITIES}).get("capabilities", {})
+        line.send({"method": "notifications/initialized"})
+    for tool in line.ask("tools/list", {}).get("tools", []):
+        for arguments in calls.get(tool["name"]) or [filled(tool["inputSchema"])]:
+            line.ask("tools/call", {"name": tool["name"], "arguments": arguments})
+    if "resources" in offered:
+        for resource in line.ask("resources/list", {}).get("resources", []):
+            line.ask("resources/read", {"uri": resource["uri"]})
+    if "prompts" in offered:
+        for prompt in line.ask("prompts/list", {}).get("prompts", []):
+            line.ask("prompts/get", {"name": prompt["name"]})
+
+
+def main(url: str) -> int:
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    calls: dict[str, list[dict]] = {}
+    for call in context.get("toolCalls", []):
+        calls.setdefault(call["name"], []).append(call["arguments"])
+    modern = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25") >= "2026-07-28"
+    with scene.gateway_command(scene.upstream(url)) as command:
+        line = Line(command, modern)
+        try:
+            use_everything(line, calls)
+        except queue.Empty:
+            print("no answer in time", file=sys.stderr)
+            return 1
+        finally:
+            line.process.stdin.close()
+            try:
+                line.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                scene.end(line.process)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[-1]))
