@@ -127,10 +127,7 @@ impl Ctx {
 
     /// The progress token the client's current request carries, if it wants to hear of progress.
     pub fn progress_token(&self) -> Option<Raw> {
-        match &*lock(&self.0.place) {
-            Place::Live(live) => live.token.clone(),
-            Place::Parked { .. } | Place::Finished(_) | Place::Done => None,
-        }
+        if let Place::Live(live) = &*lock(&self.0.place) { live.token.clone() } else { None }
     }
 
     /// Sends a notification that belongs to this request, before its reply and in order.
