@@ -232,6 +232,16 @@ pub enum Deadline {
     Never,
 }
 
+impl Deadline {
+    /// The time it gives, if any.
+    pub fn limit(self) -> Option<Duration> {
+        match self {
+            Deadline::Total(limit) | Deadline::Quiet(limit) => Some(limit),
+            Deadline::Never => None,
+        }
+    }
+}
+
 /// What a modern upstream's `input_required` becomes.
 #[derive(Clone, Default)]
 pub enum Questions {

@@ -127,7 +127,11 @@ impl Ctx {
 
     /// The progress token the client's current request carries, if it wants to hear of progress.
     pub fn progress_token(&self) -> Option<Raw> {
-        if let Place::Live(live) = &*lock(&self.0.place) { live.token.clone() } else { None }
+        if let Place::Live(live) | Place::Parking { live, .. } = &*lock(&self.0.place) {
+            live.token.clone()
+        } else {
+            None
+        }
     }
 
     /// Sends a notification that belongs to this request, before its reply and in order.

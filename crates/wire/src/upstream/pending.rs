@@ -335,10 +335,7 @@ impl Waiter {
         relay: Option<&Arc<dyn Relay>>,
         deadline: Deadline,
     ) -> Result<Reply, WireFault> {
-        let limit = match deadline {
-            Deadline::Total(limit) | Deadline::Quiet(limit) => Some(limit),
-            Deadline::Never => None,
-        };
+        let limit = deadline.limit();
         let timer = tokio::time::sleep(limit.unwrap_or(Duration::MAX / 4));
         tokio::pin!(timer);
         loop {

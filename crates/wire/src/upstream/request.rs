@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
@@ -18,6 +19,8 @@ use crate::raw::{self, Edit, Raw};
 
 /// How often one request may come back with questions.
 const ROUNDS: usize = 16;
+/// How long to wait before an upstream that asked nothing is asked again, growing with each round.
+const EMPTY_ROUND: Duration = Duration::from_millis(50);
 
 /// What the client brings along when it asks again.
 #[derive(Default)]
@@ -45,13 +48,17 @@ impl Upstream {
             Questions::Bridge(asks) => Some(asks),
         };
         let mut retry = Retry::default();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let result = self.exchange(method, params, &options, &retry).await?.map_err(Failure::Rpc)?;
             let Some(asks) = asks else { return Ok(result) };
             if raw::get_text(result.get(), "resultType") != Some("\"input_required\"") {
                 return Ok(result);
             }
             retry = answer_questions(asks, &result).await?;
+            if retry.responses.is_none() {
+                // Only a state and no question: the upstream wants to be asked again, not at once.
+                tokio::time::sleep(EMPTY_ROUND * u32::try_from(round + 1).unwrap_or(1)).await;
+            }
         }
         Err(WireFault::unknown(FaultKind::Protocol("the upstream keeps asking".into())).into())
     }
@@ -100,7 +107,13 @@ impl Upstream {
         let mut abandon = Abandon { link: self.link(), waiter };
         match self.link() {
             Link::Stdio(link) => {
-                link.send(bytes).await?;
+                // A child that does not read must not hold its callers either.
+                match options.deadline.limit() {
+                    Some(limit) => tokio::time::timeout(limit, link.send(bytes))
+                        .await
+                        .map_err(|_| WireFault::unsent(FaultKind::Timeout(limit)))??,
+                    None => link.send(bytes).await?,
+                }
                 abandon.waiter.wait(options.relay.as_ref(), options.deadline).await
             }
             Link::Http(link) => {

@@ -188,6 +188,29 @@ async fn dropping_takes_the_whole_group_too() {
 }
 
 #[tokio::test]
+async fn a_stopped_child_that_reads_nothing_holds_nobody() {
+    let (upstream, _) = connect("legacy").await;
+    let pid = upstream.process_id().unwrap();
+    assert!(std::process::Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success());
+    // More than pipe and queue can hold: the later ones never leave, and say so.
+    let params = call("echo", &format!(r#"{{"x":"{}"}}"#, "x".repeat(16 << 10)));
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..500 {
+        let (upstream, params) = (upstream.clone(), params.clone());
+        all.spawn(async move { upstream.request("tools/call", Some(&params), quick()).await.unwrap_err() });
+    }
+    let mut sent = [0, 0];
+    for failure in soon(all.join_all()).await {
+        let Failure::Wire(fault) = failure else { panic!("{failure:?}") };
+        assert!(matches!(fault.kind, FaultKind::Timeout(_)), "{fault:?}");
+        sent[usize::from(fault.sent == Sent::No)] += 1;
+    }
+    assert!(sent[0] >= 256 && sent[1] > 0, "{sent:?}");
+    soon(upstream.close()).await;
+    gone(pid).await;
+}
+
+#[tokio::test]
 async fn a_stuck_child_is_not_waited_for() {
     let ears = Arc::new(Ears::default());
     let connect = Connect {

@@ -265,3 +265,45 @@ async fn a_legacy_server_is_found_behind_its_refusal() {
     assert!(matches!(failure, Failure::Rpc(error) if error.code() == -32000));
     upstream.close().await;
 }
+
+#[tokio::test]
+async fn a_stream_the_server_closes_is_taken_up_again_and_the_request_is_not_sent_twice() {
+    let posts = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = posts.clone();
+    let post = async move |body: String| {
+        let (json, events) = ("application/json", "text/event-stream");
+        let reply =
+            |kind: &'static str, text: String| ([("content-type", kind), ("mcp-session-id", "s1")], text);
+        let id = raw::get(&raw(body.clone()), "id").map(|id| id.get().to_owned()).unwrap_or_default();
+        if body.contains(r#""initialize""#) {
+            let result =
+                r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"polled"}}"#;
+            return reply(json, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+        }
+        if body.contains("tools/call") {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            // Says where it stands, and hangs up: come back in 10 ms.
+            return reply(events, format!("id: at-{id}\nretry: 10\ndata: \n\n"));
+        }
+        reply(json, String::new())
+    };
+    let get = async |headers: http::HeaderMap| {
+        let last = headers.get("last-event-id").map(|last| last.to_str().unwrap().to_owned());
+        let Some(id) = last.as_deref().and_then(|last| last.strip_prefix("at-")) else {
+            return (http::StatusCode::METHOD_NOT_ALLOWED, [("content-type", "text/plain")], String::new());
+        };
+        let text = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"late\":true}}}}\n\n");
+        (http::StatusCode::OK, [("content-type", "text/event-stream")], text)
+    };
+    let app = axum::Router::new().route("/mcp", axum::routing::post(post).get(get));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let (upstream, _) = connect(&url, EraChoice::Known(Era::Legacy)).await.unwrap();
+    let result = soon(upstream.request("tools/call", Some(&call("x", "{}")), RequestOptions::default()))
+        .await
+        .unwrap();
+    assert_eq!(result.get(), r#"{"late":true}"#);
+    assert_eq!(posts.load(std::sync::atomic::Ordering::Relaxed), 1);
+    upstream.close().await;
+}

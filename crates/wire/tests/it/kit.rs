@@ -113,6 +113,20 @@ impl House {
                 let second = ctx.ask("elicitation/create", Some(&question)).await.map_err(RpcError::from)?;
                 Ok(raw(format!(r#"{{"answers":[{first},{second}]}}"#)))
             }
+            "ask both" => {
+                let question = raw(r#"{"message":"sure?"}"#);
+                let ask = || ctx.ask("elicitation/create", Some(&question));
+                let (first, second) = tokio::join!(ask(), ask());
+                Ok(raw(format!(r#"{{"answers":[{},{}]}}"#, first.unwrap(), second.unwrap())))
+            }
+            "ask and go on" => {
+                let question = raw(r#"{"message":"sure?"}"#);
+                tokio::select! {
+                    biased;
+                    _ = ctx.ask("elicitation/create", Some(&question)) => Ok(raw(r#"{"asked":true}"#)),
+                    () = std::future::ready(()) => Ok(raw(r#"{"asked":false}"#)),
+                }
+            }
             "ask briefly" => {
                 let question = raw(r#"{"message":"sure?"}"#);
                 let asked = ctx.ask("elicitation/create", Some(&question));

@@ -253,6 +253,16 @@ async fn questions_park_the_request_in_the_modern_era() {
     let done = client.exchange(&ask("9", "ask twice", &answers(&state))).await;
     assert_eq!(done["result"]["answers"], json!([{"action": "accept"}, {"action": "accept"}]));
 
+    // Questions put side by side are one round; one that is dropped at once leaves the reply alone.
+    let round = client.exchange(&ask("20", "ask both", "")).await;
+    assert_eq!(round["result"]["inputRequests"].as_object().unwrap().len(), 2);
+    let state = &round["result"]["requestState"];
+    let both = format!(r#","inputResponses":{{"q1":{{"n":1}},"q2":{{"n":2}}}},"requestState":{state}"#);
+    let done = client.exchange(&ask("21", "ask both", &both)).await;
+    assert_eq!(done["result"]["answers"], json!([{"n": 1}, {"n": 2}]));
+    let done = client.exchange(&ask("22", "ask and go on", "")).await;
+    assert_eq!(done["result"]["asked"], false);
+
     // Decided elsewhere while the client was away: its return finds the result.
     let round = client.exchange(&ask("10", "ask briefly", "")).await;
     let state = round["result"]["requestState"].as_str().unwrap().to_owned();

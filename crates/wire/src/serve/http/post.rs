@@ -2,6 +2,7 @@
 //! anything runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::extract::Request as HttpRequest;
@@ -22,6 +23,8 @@ use crate::serve::{Notice, Service, Tag, Transport};
 
 /// How many messages of one POST may wait for its client.
 const QUEUE: usize = 64;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<S: Service> HttpFront<S> {
     pub(super) async fn post(self: &Arc<Self>, path: Arc<str>, tag: Tag, request: HttpRequest) -> Response {
@@ -35,13 +38,15 @@ impl<S: Service> HttpFront<S> {
             return guard::plain(StatusCode::NOT_ACCEPTABLE, message);
         }
         let limits = self.options.serve.limits;
-        let body = match Limited::new(body, limits.frame).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
+        let reading = Limited::new(body, limits.frame).collect();
+        let body = match tokio::time::timeout(BODY_TIMEOUT, reading).await {
+            Err(_) => return guard::plain(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 let error = Malformed::too_long(&[], &[], limits.frame).error;
                 return guard::error(StatusCode::PAYLOAD_TOO_LARGE, None, error);
             }
-            Err(_) => return guard::plain(StatusCode::BAD_REQUEST, "the body could not be read"),
+            Ok(Err(_)) => return guard::plain(StatusCode::BAD_REQUEST, "the body could not be read"),
         };
         match frame::parse(&body, limits) {
             Ok(Frame::One(message)) => self.message(path, tag, &headers, message).await,
