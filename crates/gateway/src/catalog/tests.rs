@@ -158,9 +158,11 @@ fn lookups_find_tools_by_every_name() {
     assert!(matches!(catalog.standing(&FullName::new("git", "status")), Standing::Accepted(_)));
     assert_eq!(catalog.by_direct_name("files__read_file").unwrap().tool.name.as_str(), "read_file");
     assert!(catalog.by_direct_name("files:read_file").is_none());
-    let near = |name: &str| match catalog.standing(&name.parse().unwrap()) {
-        Standing::Unknown(near) => near,
-        other => panic!("{other:?}"),
+    let near = |name: &str| {
+        let Standing::Unknown(near) = catalog.standing(&name.parse().unwrap()) else {
+            panic!("{name} is known")
+        };
+        near
     };
     assert_eq!(near("files:read_fil"), ["files:read_file", "files:read_files"]);
     assert_eq!(near("git:stats"), ["git:status"]);

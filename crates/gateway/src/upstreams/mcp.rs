@@ -315,3 +315,38 @@ impl Time {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rest: Option<&str>, expect: &str) {
+        let rest = rest.and_then(raw::from_text);
+        let errand = Errand { tool: "a\"b", arguments: r#"{"n": 1.50}"#, rest: rest.as_deref() };
+        assert_eq!(call_params(&errand).get(), expect);
+    }
+
+    #[test]
+    fn params_keep_every_byte_but_name_and_arguments() {
+        check(None, r#"{"name":"a\"b","arguments":{"n": 1.50}}"#);
+        check(Some("[1]"), r#"{"name":"a\"b","arguments":{"n": 1.50}}"#);
+        check(
+            Some(
+                r#"{ "_meta":{"v/x": 12345678901234567890123},"name":"call_tool_read","arguments":{"name":"x"} ,"task":{}}"#,
+            ),
+            r#"{ "_meta":{"v/x": 12345678901234567890123},"name":"a\"b","arguments":{"n": 1.50} ,"task":{}}"#,
+        );
+        check(Some(r#"{"name":"x","name":"y"}"#), r#"{"name":"a\"b","arguments":{"n": 1.50}}"#);
+    }
+
+    #[test]
+    fn a_total_deadline_runs_while_waiting_and_a_quiet_one_begins_anew() {
+        let asked = Instant::now() - Duration::from_secs(5);
+        let rest = |deadline| Time { asked, deadline }.rest();
+        let Deadline::Total(left) = rest(Deadline::Total(Duration::from_secs(8))) else { panic!() };
+        assert!(left <= Duration::from_secs(3));
+        assert_eq!(rest(Deadline::Total(Duration::from_secs(2))), Deadline::Total(Duration::ZERO));
+        assert_eq!(rest(Deadline::Quiet(Duration::from_secs(2))), Deadline::Quiet(Duration::from_secs(2)));
+        assert_eq!(rest(Deadline::Never), Deadline::Never);
+    }
+}

@@ -1,0 +1,160 @@
+//! A misbehaving child as an upstream, and an ear for what it says.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use countersign_core::gate::DryRun;
+use countersign_core::ids::{ToolName, UpstreamId};
+use countersign_gateway::upstreams::environment;
+use countersign_gateway::upstreams::mcp::{McpUpstream, News, Pauses, Settings};
+use countersign_gateway::upstreams::{Errand, Talk, Upstream, UpstreamFault};
+use countersign_wire::era::Era;
+use countersign_wire::fault::Sent;
+use countersign_wire::frame::Notification;
+use countersign_wire::raw::{self, Raw};
+use countersign_wire::upstream::{Deadline, Identity, Oddity, Questions, Spec, StdioSpec};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Writes down what an upstream says.
+#[derive(Default)]
+pub(crate) struct Ear {
+    pub(crate) notes: Mutex<Vec<Notification>>,
+    pub(crate) odd: Mutex<Vec<Oddity>>,
+    pub(crate) events: Mutex<Vec<&'static str>>,
+}
+
+impl News for Ear {
+    fn notification(&self, _: &UpstreamId, notification: Notification) {
+        self.notes.lock().unwrap().push(notification);
+    }
+    fn connected(&self, _: &UpstreamId) {
+        self.events.lock().unwrap().push("connected");
+    }
+    fn closed(&self, _: &UpstreamId, _: &str) {
+        self.events.lock().unwrap().push("closed");
+    }
+    fn odd(&self, _: &UpstreamId, oddity: Oddity) {
+        self.odd.lock().unwrap().push(oddity);
+    }
+}
+
+pub(crate) fn identity() -> Identity {
+    Identity {
+        client_info: raw::to_raw(&json!({"name": "countersign", "version": "0"})),
+        capabilities: raw::empty_object(),
+    }
+}
+
+/// The scripted child, with a folder of its own.
+pub(crate) struct Peer {
+    pub(crate) upstream: Arc<McpUpstream>,
+    pub(crate) ear: Arc<Ear>,
+    folder: TempDir,
+}
+
+impl Peer {
+    pub(crate) fn new(id: &str) -> Self {
+        Self::with(id, &[], |_| {})
+    }
+
+    pub(crate) fn with(id: &str, env: &[(&str, &str)], set: impl FnOnce(&mut Settings)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/peers/fault.py");
+        let mut spec = StdioSpec::new("python3", ["-u".into(), script.into_os_string()]);
+        let configured = env.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let effects = ("EFFECTS".into(), folder.path().join("effects").into_os_string());
+        spec.env = environment::clean(std::env::vars_os(), configured.chain([effects]));
+        spec.grace = Duration::from_millis(200);
+        let mut settings = Settings::new(Spec::Stdio(spec), identity());
+        settings.era = Some(Era::Legacy);
+        settings.pauses = Pauses { first: Duration::from_millis(20), ..Pauses::default() };
+        set(&mut settings);
+        let ear = Arc::new(Ear::default());
+        let upstream = Arc::new(McpUpstream::new(UpstreamId::new(id), settings, ear.clone()));
+        Self { upstream, ear, folder }
+    }
+
+    /// What it did, a line each.
+    pub(crate) fn effects(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.path().join("effects")).unwrap_or_default();
+        text.lines().map(ToOwned::to_owned).collect()
+    }
+
+    /// How often it did this.
+    pub(crate) fn count(&self, effect: &str) -> usize {
+        self.effects().iter().filter(|line| *line == effect).count()
+    }
+
+    pub(crate) async fn call(&self, tool: &str, limit: Duration) -> Result<Raw, UpstreamFault> {
+        call(&*self.upstream, tool, json!({}), limit).await
+    }
+
+    /// Calls with time enough and takes the text of the answer.
+    pub(crate) async fn text(&self, tool: &str) -> String {
+        text_of(&self.call(tool, LONG).await.unwrap())
+    }
+}
+
+/// Time enough on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// As long as a test waits for what must not come.
+pub(crate) const SHORT: Duration = Duration::from_millis(700);
+
+pub(crate) fn talk(limit: Duration) -> Talk {
+    Talk { deadline: Deadline::Total(limit), relay: None, questions: Questions::PassThrough, identity: None }
+}
+
+pub(crate) async fn call(
+    upstream: &dyn Upstream,
+    tool: &str,
+    arguments: Value,
+    limit: Duration,
+) -> Result<Raw, UpstreamFault> {
+    let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string() };
+    upstream.call(Errand::dry_run(&dry), talk(limit)).await
+}
+
+pub(crate) fn text_of(result: &Raw) -> String {
+    let value: Value = serde_json::from_str(result.get()).unwrap();
+    value["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// What became of a call, in a word or two.
+pub(crate) fn told(result: &Result<Raw, UpstreamFault>) -> String {
+    let sent = |sent: &Sent| format!("{sent:?}").to_lowercase();
+    match result {
+        Ok(_) => "ok".to_owned(),
+        Err(UpstreamFault::Rpc(error)) => format!("rpc {}", error.code()),
+        Err(UpstreamFault::Unavailable { sent: s, .. }) => format!("unavailable {}", sent(s)),
+        Err(UpstreamFault::Timeout { sent: s, .. }) => format!("timeout {}", sent(s)),
+    }
+}
+
+pub(crate) fn why(result: &Result<Raw, UpstreamFault>) -> String {
+    match result {
+        Ok(result) => result.get().to_owned(),
+        Err(UpstreamFault::Rpc(error)) => error.to_string(),
+        Err(UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. }) => why.clone(),
+    }
+}
+
+/// Whether a process is there.
+pub(crate) fn is_alive(pid: &str) -> bool {
+    std::process::Command::new("kill")
+        .args(["-0", pid])
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+}
+
+/// Waits until something holds, which it must within a while.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + LONG;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < deadline, "{what} never came true");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
