@@ -120,6 +120,12 @@ impl ConfigFiles {
         refused.into()
     }
 
+    /// The same files as they are now.
+    pub(crate) fn again(&self) -> Result<Self, Trouble> {
+        let paths: Vec<PathBuf> = self.sources.iter().map(|source| PathBuf::from(&source.name)).collect();
+        read(&paths)
+    }
+
     /// The files' names.
     pub(crate) fn names(&self) -> Vec<String> {
         self.sources.iter().map(|source| source.name.clone()).collect()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_core::config::{Config, Pair, Template, Upstream as Written, UpstreamKind};
-use countersign_core::ids::Secret;
+use countersign_core::ids::{Secret, UpstreamId};
 use countersign_store::Store;
 use countersign_wire::frame::Limits;
 use countersign_wire::raw;
@@ -63,29 +63,82 @@ impl Law {
 pub fn assemble(
     config: &Config,
     store: Store,
-    around: &Surroundings,
-) -> Result<(Arc<House>, Arc<Keeper>), CannotBuild> {
-    let house = Arc::new(House::new(store, Law::of(config, around)));
+    around: Surroundings,
+) -> Result<(Arc<House>, Arc<Keeper>, Assembly), CannotBuild> {
+    let house = Arc::new(House::new(store, Law::of(config, &around)));
     let (tell, told) = mpsc::unbounded_channel();
-    let ear = Arc::new(Ear(tell));
-    let mut upstreams = Upstreams::new();
-    let mut terms = Vec::new();
-    for written in &config.upstreams {
-        let (spec, reach) = spec(written, around)?;
-        let mut settings = Settings::new(spec, identity());
-        settings.limits = frame_limits(config);
-        let upstream = McpUpstream::new(written.id.clone(), settings, Arc::clone(&ear) as _);
-        upstreams.insert(written.id.clone(), Arc::new(upstream) as _);
-        let of_list = Terms { trust: written.trust, prefix: written.prefix, every: written.relist, reach };
-        terms.push((written.id.clone(), of_list));
-    }
+    let keeper = Arc::new(Keeper::new(Arc::clone(&house), Vec::new()));
+    house.kept_by(&keeper);
+    let mut assembly = Assembly { around, ear: Arc::new(Ear(tell)), written: Vec::new() };
+    let (upstreams, terms, _) = assembly.build(config, &Upstreams::new())?;
     house.upstreams.store(Arc::new(upstreams));
-    let keeper = Arc::new(Keeper::new(Arc::clone(&house), terms));
+    keeper.serve(terms);
+    assembly.written.clone_from(&config.upstreams);
     tokio::spawn(Arc::clone(&keeper).keep(told));
     let first = Arc::clone(&keeper);
     tokio::spawn(async move { first.first_round().await });
-    Ok((house, keeper))
+    Ok((house, keeper, assembly))
 }
+
+/// What is needed to put the house together again when its configuration changes.
+pub struct Assembly {
+    around: Surroundings,
+    ear: Arc<Ear>,
+    written: Vec<Written>,
+}
+
+impl Assembly {
+    /// Takes a changed configuration: the law at once, upstreams only where they differ. Sessions stay.
+    pub async fn reload(
+        &mut self,
+        house: &Arc<House>,
+        keeper: &Arc<Keeper>,
+        config: &Config,
+    ) -> Result<(), CannotBuild> {
+        let before = house.upstreams.load_full();
+        let (upstreams, terms, fresh) = self.build(config, &before)?;
+        house.law.store(Arc::new(Law::of(config, &self.around)));
+        let gone: Vec<_> = before
+            .iter()
+            .filter(|(id, old)| upstreams.get(*id).is_none_or(|new| !Arc::ptr_eq(old, new)))
+            .map(|(_, old)| Arc::clone(old))
+            .collect();
+        house.upstreams.store(Arc::new(upstreams));
+        self.written.clone_from(&config.upstreams);
+        keeper.change(terms, &fresh).await;
+        for upstream in gone {
+            upstream.close().await;
+        }
+        Ok(())
+    }
+
+    /// The upstreams a configuration asks for; those written as before are kept as they run.
+    fn build(&self, config: &Config, before: &Upstreams) -> Result<Built, CannotBuild> {
+        let mut upstreams = Upstreams::new();
+        let (mut terms, mut fresh) = (Vec::new(), Vec::new());
+        for written in &config.upstreams {
+            let (spec, reach) = spec(written, &self.around)?;
+            let same = self.written.iter().any(|old| old.id == written.id && old.kind == written.kind);
+            let upstream = match before.get(&written.id).filter(|_| same) {
+                Some(running) => Arc::clone(running),
+                None => {
+                    fresh.push(written.id.clone());
+                    let mut settings = Settings::new(spec, identity());
+                    settings.limits = frame_limits(config);
+                    Arc::new(McpUpstream::new(written.id.clone(), settings, Arc::clone(&self.ear) as _)) as _
+                }
+            };
+            upstreams.insert(written.id.clone(), upstream);
+            let of_list =
+                Terms { trust: written.trust, prefix: written.prefix, every: written.relist, reach };
+            terms.push((written.id.clone(), of_list));
+        }
+        Ok((upstreams, terms, fresh))
+    }
+}
+
+/// Upstreams, how their lists are treated, and which of them are new.
+type Built = (Upstreams, Vec<(UpstreamId, Terms)>, Vec<UpstreamId>);
 
 /// The frame limits a configuration states.
 pub fn frame_limits(config: &Config) -> Limits {

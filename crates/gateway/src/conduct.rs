@@ -6,12 +6,13 @@ mod run;
 
 use std::sync::Arc;
 
-use countersign_core::call::{Call, Caller};
-use countersign_core::confirm::Held;
+use countersign_core::call::{Call, Caller, Standing};
+use countersign_core::confirm::{Brought, Held};
 use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
 use countersign_core::gate::{self, Explanation, Refused, Snapshot, Verdict, Writes, token_digest};
 use countersign_core::grant::Grant;
+use countersign_core::ids::FullName;
 use countersign_core::mode::Mode;
 use countersign_core::record::RowStatus;
 use countersign_core::refusal::Refusal;
@@ -43,7 +44,7 @@ pub struct Conduct<'a> {
 /// Conducts a call from what was asked to its answer.
 pub async fn conduct(house: &Arc<House>, ctx: &Ctx, caller: Caller, asked: Asked) -> Answer {
     let call = Call {
-        standing: house.catalog.load().standing(&asked.name),
+        standing: standing(house, &asked.name, &asked.brought).await,
         caller: caller.clone(),
         name: asked.name,
         arguments: asked.arguments,
@@ -61,6 +62,19 @@ pub async fn conduct(house: &Arc<House>, ctx: &Ctx, caller: Caller, asked: Asked
         rest: asked.rest,
     };
     conduct.go(call).await
+}
+
+/// What the catalogue says of a tool. Before a confirmed call the list is read again, and a tool that is withheld is
+/// compared with its pin again: a person may have accepted it meanwhile.
+async fn standing(house: &Arc<House>, name: &FullName, brought: &Brought) -> Standing {
+    if let Some(keeper) = house.keeper() {
+        if brought.is_phase_two() {
+            keeper.relist(&name.upstream).await;
+        } else if house.catalog.load().get(name).is_some_and(|listed| !listed.is_accepted()) {
+            keeper.recheck(&name.upstream).await;
+        }
+    }
+    house.catalog.load().standing(name)
 }
 
 /// The state of the world the gate looks at besides law and catalogue.

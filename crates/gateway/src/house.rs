@@ -2,7 +2,7 @@
 //! nothing here decides, it only has at hand what `conduct` needs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,6 +19,7 @@ use crate::catalog::Catalog;
 use crate::law::Law;
 use crate::limits::Windows;
 use crate::metrics::Metrics;
+use crate::relist::Keeper;
 use crate::schema::Schemas;
 use crate::upstreams::Upstream;
 
@@ -49,6 +50,7 @@ pub struct House {
     modes: Mutex<HashMap<(PrincipalId, SessionId), Mode>>,
     decided: broadcast::Sender<PlanId>,
     settled: watch::Sender<bool>,
+    keeper: OnceLock<Weak<Keeper>>,
     lines: Mutex<Vec<Weak<Session>>>,
 }
 
@@ -68,6 +70,7 @@ impl House {
             modes: Mutex::new(HashMap::new()),
             decided: broadcast::channel(256).0,
             settled: watch::Sender::new(false),
+            keeper: OnceLock::new(),
             lines: Mutex::new(Vec::new()),
         }
     }
@@ -135,6 +138,17 @@ impl House {
             return None;
         }
         self.upstreams.load().values().next().cloned()
+    }
+
+    /// Names the keeper of the catalogue; once.
+    pub fn kept_by(&self, keeper: &Arc<Keeper>) {
+        // A second keeper of one house would be a mistake of ours; the first goes on.
+        let _ = self.keeper.set(Arc::downgrade(keeper));
+    }
+
+    /// The keeper of the catalogue.
+    pub fn keeper(&self) -> Option<Arc<Keeper>> {
+        self.keeper.get().and_then(Weak::upgrade)
     }
 
     /// Every upstream was tried once: lists are as complete as they get for now.

@@ -2,7 +2,7 @@
 //! compared, changes recorded, plans on changed tools closed, and lines told. One keeper for the whole house.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use countersign_core::config::{Prefix, Trust};
@@ -73,23 +73,50 @@ struct Known {
 /// Keeps the catalogue.
 pub struct Keeper {
     house: Arc<House>,
-    terms: BTreeMap<UpstreamId, Terms>,
     /// In the order of the configuration, as the catalogue lists them.
-    order: Vec<UpstreamId>,
+    terms: RwLock<Vec<(UpstreamId, Terms)>>,
     known: Mutex<BTreeMap<UpstreamId, Known>>,
 }
 
 impl Keeper {
     /// A keeper of these upstreams' lists.
     pub fn new(house: Arc<House>, terms: Vec<(UpstreamId, Terms)>) -> Self {
-        let order = terms.iter().map(|(id, _)| id.clone()).collect();
-        Self { house, terms: terms.into_iter().collect(), order, known: Mutex::new(BTreeMap::new()) }
+        Self { house, terms: RwLock::new(terms), known: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Serves these upstreams, before anything is listed.
+    pub fn serve(&self, terms: Vec<(UpstreamId, Terms)>) {
+        *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
+    }
+
+    fn terms(&self) -> Vec<(UpstreamId, Terms)> {
+        self.terms.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn terms_of(&self, id: &UpstreamId) -> Option<Terms> {
+        self.terms().into_iter().find(|(known, _)| known == id).map(|(_, terms)| terms)
+    }
+
+    /// Other upstreams are served from now on: forgets the lists of those that are gone or new, and reads the new ones.
+    pub async fn change(self: &Arc<Self>, terms: Vec<(UpstreamId, Terms)>, fresh: &[UpstreamId]) {
+        let mut known = self.known.lock().await;
+        known.retain(|id, _| terms.iter().any(|(kept, _)| kept == id) && !fresh.contains(id));
+        *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
+        let before = self.house.catalog.load_full();
+        self.swap(&known);
+        drop(known);
+        for id in fresh {
+            self.relist(id).await;
+        }
+        if !before.lists_the_same(&self.house.catalog.load()) {
+            self.tell_lines().await;
+        }
     }
 
     /// Reads every list once, all at the same time, and says that the house has settled.
     pub async fn first_round(self: &Arc<Self>) {
         let mut rounds = tokio::task::JoinSet::new();
-        for id in self.order.clone() {
+        for (id, _) in self.terms() {
             let keeper = Arc::clone(self);
             rounds.spawn(async move { keeper.relist(&id).await });
         }
@@ -100,7 +127,7 @@ impl Keeper {
     /// Goes on for as long as the house stands.
     pub async fn keep(self: Arc<Self>, mut told: mpsc::UnboundedReceiver<Told>) {
         let mut due: BTreeMap<UpstreamId, Instant> =
-            self.terms.iter().map(|(id, terms)| (id.clone(), Instant::now() + terms.every)).collect();
+            self.terms().into_iter().map(|(id, terms)| (id, Instant::now() + terms.every)).collect();
         loop {
             let next =
                 due.values().min().copied().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600));
@@ -126,8 +153,12 @@ impl Keeper {
                     let late: Vec<UpstreamId> =
                         due.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone()).collect();
                     for id in late {
-                        let every = self.terms.get(&id).map_or(Duration::from_secs(600), |terms| terms.every);
-                        due.insert(id.clone(), now + every);
+                        // One that is gone is due no more.
+                        let Some(terms) = self.terms_of(&id) else {
+                            due.remove(&id);
+                            continue;
+                        };
+                        due.insert(id.clone(), now + terms.every);
                         let keeper = Arc::clone(&self);
                         tokio::spawn(async move { keeper.relist(&id).await });
                     }
@@ -154,7 +185,7 @@ impl Keeper {
                 return;
             }
         };
-        let Some(terms) = self.terms.get(id) else { return };
+        let Some(terms) = self.terms_of(id) else { return };
         let headers = headers(terms.reach, &upstream.health());
         let roster = Arc::new(Roster::read(id, definitions, headers, &self.house.schemas));
         if let Err(fault) = self.take(id, roster).await {
@@ -162,8 +193,17 @@ impl Keeper {
         }
     }
 
+    /// Compares what is listed with the pins again: a person may have accepted something meanwhile, in another process.
+    pub async fn recheck(&self, id: &UpstreamId) {
+        let roster = self.known.lock().await.get(id).map(|known| Arc::clone(&known.roster));
+        let Some(roster) = roster else { return };
+        if let Err(fault) = self.take(id, roster).await {
+            tracing::error!(upstream = %id, fault = fault.inside(), "pins could not be compared: the list stays as it was");
+        }
+    }
+
     async fn take(&self, id: &UpstreamId, roster: Arc<Roster>) -> Result<(), StoreFault> {
-        let Some(terms) = self.terms.get(id) else { return Ok(()) };
+        let Some(terms) = self.terms_of(id) else { return Ok(()) };
         // One at a time from here: two lists of one upstream must not cross.
         let mut known = self.known.lock().await;
         let (store, now) = (&self.house.store, self.house.now());
@@ -203,9 +243,9 @@ impl Keeper {
 
     fn swap(&self, known: &BTreeMap<UpstreamId, Known>) {
         let sources: Vec<Source> = self
-            .order
+            .terms()
             .iter()
-            .filter_map(|id| Some((known.get(id)?, self.terms.get(id)?)))
+            .filter_map(|(id, terms)| Some((known.get(id)?, terms)))
             .map(|(known, terms)| Source {
                 roster: Arc::clone(&known.roster),
                 standings: known.standings.clone(),

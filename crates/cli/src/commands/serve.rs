@@ -1,5 +1,7 @@
 //! `countersign serve`: the gateway on stdio or HTTP. Stdout carries protocol only; everything for people goes to stderr.
 
+mod reload;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, 
 
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
-use crate::{config_file, environment, records};
+use crate::config_file::{self, ConfigFiles};
+use crate::{environment, records};
 
 /// What `serve` takes.
 #[derive(Args, Debug)]
@@ -112,7 +115,11 @@ pub(crate) fn run(args: &Serve, cli: &Cli) -> Outcome {
     })?;
     start_log(args)?;
     let served = Served::read(args, cli, role)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    // One line is quickest on one thread; many lines want two.
+    let runtime = match served.http {
+        None => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+        Some(_) => tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+    };
     let runtime = runtime.map_err(|error| broken("the runtime can't be started", &error))?;
     banner(match role {
         Role::Agent => "MCP server starting in AGENT mode (restricted)",
@@ -129,6 +136,8 @@ struct Served {
     local: Principal,
     session: SessionId,
     http: Option<SocketAddr>,
+    files: ConfigFiles,
+    mode: Option<Mode>,
 }
 
 impl Served {
@@ -162,6 +171,8 @@ impl Served {
             local,
             session: name,
             config,
+            files,
+            mode: args.mode,
         })
     }
 
@@ -184,10 +195,12 @@ impl Served {
                 recovered.plans.len()
             ));
         }
-        let (house, _keeper) = assemble(&self.config, store.clone(), &self.around).map_err(|cannot| {
+        let built = assemble(&self.config, store.clone(), self.around);
+        let (house, keeper, assembly) = built.map_err(|cannot| {
             let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
             Trouble::refused(refusal, "countersign policy check")
         })?;
+        tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&house), keeper, assembly));
         let openness = self.config.gateway.agent_auth;
         let face = Face::new(Arc::clone(&house), self.local, openness);
         let mut serve = ServeOptions::new(SealKey::random());

@@ -143,9 +143,9 @@ impl Conduct<'_> {
     /// The same call again, with its token: every check from the start.
     async fn bring_back(&self, draft: Draft, token: &str) -> Answer {
         let mut call = draft.call;
-        call.standing = self.house.catalog.load().standing(&call.name);
         call.brought.token = Some(token.to_owned());
         call.brought.yes = Some(true);
+        call.standing = super::standing(self.house, &call.name, &call.brought).await;
         Box::pin(self.go(call)).await
     }
 

@@ -136,13 +136,6 @@ impl McpUpstream {
         let place = place.map_err(|limit| told::not_in_time(id, limit, "had no place free"))?;
         let open = time.within(self.keep.open()).await;
         let open = open.map_err(|limit| told::not_in_time(id, limit, "could not be opened"))??;
-        let hard = match (&talk.questions, talk.deadline) {
-            // Only a person's answer may take longer than the deadline.
-            (Questions::PassThrough, Deadline::Total(limit)) => Some(limit),
-            (Questions::PassThrough, Deadline::Quiet(_) | Deadline::Never) | (Questions::Bridge(_), _) => {
-                None
-            }
-        };
         let options = RequestOptions {
             deadline: time.rest(),
             relay: talk.relay,
@@ -150,15 +143,7 @@ impl McpUpstream {
             identity: talk.identity,
             mirrors,
         };
-        let request = open.wire.request(method, params, options);
-        let result = match hard {
-            // A child that does not read keeps even the sending waiting.
-            Some(limit) => time
-                .within(request)
-                .await
-                .unwrap_or_else(|_| Err(WireFault::unknown(FaultKind::Timeout(limit)).into())),
-            None => request.await,
-        };
+        let result = open.wire.request(method, params, options).await;
         drop(place);
         result.map_err(|failure| self.failed(&open, failure, talk.deadline))
     }
