@@ -265,9 +265,15 @@ async fn a_child_that_reads_nothing_holds_nobody_beyond_their_time() {
             tokio::spawn(async move { told(&call(&*upstream, "echo", big, SHORT).await) })
         })
         .collect();
+    let mut unsent = 0;
     for task in calls {
-        assert_eq!(task.await.unwrap(), "timeout unknown");
+        match task.await.unwrap().as_str() {
+            "timeout unknown" => {}
+            "timeout no" => unsent += 1,
+            other => panic!("{other}"),
+        }
     }
+    assert!(unsent > 0, "what never left the queue was not told as such");
     peer.upstream.close().await;
 }
 
