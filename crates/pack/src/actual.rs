@@ -1,0 +1,133 @@
+//! What is on disk: which files are ours, and the digest of every file that matters. Only looks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use countersign_core::digest::Digest;
+use countersign_core::refusal::{Code, Refusal};
+
+use crate::desired::{Desired, Key};
+use crate::digests::Digests;
+use crate::manifest::Target;
+use crate::records::{self, FoundRecord};
+use crate::snapshot::{self, Snapshot};
+use crate::stop::{Outcome, Stop, shown};
+use crate::system::{Found, System};
+use crate::targets::Root;
+use crate::tree;
+
+/// What is on disk.
+#[derive(Debug, Default)]
+pub struct Actual {
+    /// The digest of each file that is wanted or ours; none where nothing is.
+    pub files: BTreeMap<Key, Option<Digest>>,
+    /// Files that are ours, with the digest they were deployed with.
+    pub managed: BTreeMap<Key, Option<Digest>>,
+    /// The manifest of each root, in the roots' order.
+    pub records: Vec<Option<FoundRecord>>,
+    /// What should be known.
+    pub warnings: Vec<String>,
+}
+
+/// Looks at everything a plan needs.
+pub fn actual(
+    desired: &Desired,
+    snapshots: &Path,
+    system: &dyn System,
+    digests: &mut Digests,
+) -> Outcome<Actual> {
+    let mut actual = Actual::default();
+    for root in &desired.roots {
+        let found = records::read(system, &root.path, root.target, &mut actual.warnings);
+        for (path, digest, _) in found.iter().flat_map(|found| found.record.files(&root.path)) {
+            actual.managed.insert((root.target, path), digest);
+        }
+        actual.records.push(found);
+    }
+    if actual.records.iter().all(Option::is_none) {
+        actual.managed = from_snapshot(desired, snapshots, system, &mut actual.warnings)?;
+    }
+    let mut checked = BTreeSet::new();
+    let keys: BTreeSet<&Key> = desired.outputs.keys().chain(actual.managed.keys()).collect();
+    for key in keys {
+        let (target, path) = key;
+        let Some(root) = desired.root_of(*target, path) else { continue };
+        no_links(system, root, path, &mut checked)?;
+        let digest = match look(system, path)? {
+            Found::Missing => None,
+            Found::File(stamp) => {
+                Some(digests.of(system, path, stamp).map_err(|error| Stop::io("read", path, &error))?)
+            }
+            Found::Link => return Err(tree::link(path).into()),
+            Found::Folder | Found::Other => {
+                let message = format!("`{}` is in the way: it is not a file", shown(path));
+                return Err(Refusal::new(Code::IoInvalidPath, message).with("path", shown(path)).into());
+            }
+        };
+        actual.files.insert(key.clone(), digest);
+    }
+    Ok(actual)
+}
+
+/// Without manifests, what the last deployment wrote below these roots is ours.
+fn from_snapshot(
+    desired: &Desired,
+    snapshots: &Path,
+    system: &dyn System,
+    warnings: &mut Vec<String>,
+) -> Outcome<BTreeMap<Key, Option<Digest>>> {
+    let Some(last) = snapshot::list(system, snapshots, warnings)?.pop() else { return Ok(BTreeMap::new()) };
+    let Snapshot { managed_files, .. } = last;
+    let mine = managed_files.into_iter().filter_map(|file| {
+        let target: Target = file.target.parse().ok()?;
+        let path = PathBuf::from(file.path);
+        desired.root_of(target, &path)?;
+        Some(((target, path), file.sha256.parse().ok()))
+    });
+    Ok(mine.collect())
+}
+
+fn look(system: &dyn System, path: &Path) -> Outcome<Found> {
+    system.look(path).map_err(|error| Stop::io("read", path, &error))
+}
+
+/// Refuses a path that goes through a link, or out of its root. `checked` holds folders that are known to be folders.
+pub fn no_links(
+    system: &dyn System,
+    root: &Root,
+    path: &Path,
+    checked: &mut BTreeSet<PathBuf>,
+) -> Outcome<()> {
+    let outside = || {
+        let message = format!("`{}` is not below `{}`", shown(path), shown(&root.path));
+        Refusal::new(Code::IoInvalidPath, message).because("path_escapes").with("path", shown(path))
+    };
+    let below = path
+        .strip_prefix(&root.base)
+        .ok()
+        .filter(|below| crate::place::stays_inside(below))
+        .ok_or_else(outside)?;
+    if !path.starts_with(&root.path) {
+        return Err(outside().into());
+    }
+    let Some(folders) = below.parent() else { return Ok(()) };
+    let mut here = root.base.clone();
+    for part in folders.components() {
+        here.push(part);
+        if checked.contains(&here) {
+            continue;
+        }
+        match look(system, &here)? {
+            Found::Folder => {
+                checked.insert(here.clone());
+            }
+            Found::Missing => return Ok(()),
+            Found::Link => return Err(tree::link(&here).into()),
+            Found::File(_) | Found::Other => {
+                let message = format!("`{}` is in the way: it is not a folder", shown(&here));
+                return Err(Refusal::new(Code::IoInvalidPath, message).with("path", shown(&here)).into());
+            }
+        }
+    }
+    Ok(())
+}

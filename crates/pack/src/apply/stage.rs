@@ -1,0 +1,399 @@
+//! Staging: the old content of every file that will change and the new content of every file that will be ours, copied, synced
+//! and checked before anything changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use countersign_core::digest::Digest;
+use countersign_core::refusal::{Code, Refusal};
+
+use super::{Journal, Step, drifted};
+use crate::actual::no_links;
+use crate::manifest::Target;
+use crate::place::posix;
+use crate::plan::Op;
+use crate::records::{self, Record, RecordedFile};
+use crate::render::Content;
+use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotChange, SnapshotKind, SnapshotRoot};
+use crate::stop::{Outcome, Stop, shown};
+use crate::system::{self, Access, Body, Found, Kind, System};
+use crate::targets::Root;
+
+/// One file to be written or removed.
+pub struct Edit<'a> {
+    /// For which target.
+    pub target: Target,
+    /// Which file.
+    pub path: PathBuf,
+    /// Below which root.
+    pub root: &'a Root,
+    /// What must be there.
+    pub before: Option<Digest>,
+    /// What will be there, with its digest.
+    pub after: Option<(Digest, &'a Content)>,
+}
+
+/// Everything an apply needs to know.
+pub struct Work<'a> {
+    /// What wrote it.
+    pub kind: SnapshotKind,
+    /// For which targets.
+    pub targets: Vec<String>,
+    /// The files that change.
+    pub edits: Vec<Edit<'a>>,
+    /// Everything that is ours afterwards.
+    pub managed: Vec<ManagedFile>,
+    /// Where the content of files that are ours and do not change can be had: by target and path.
+    pub contents: BTreeMap<(String, String), Content>,
+    /// The roots that have a manifest afterwards.
+    pub roots: Vec<Root>,
+    /// Roots of other projects that have one too, and keep it as it is.
+    pub other_roots: Vec<SnapshotRoot>,
+    /// Roots whose manifest goes.
+    pub left_roots: Vec<Root>,
+    /// The snapshot before this one.
+    pub previous: Option<String>,
+    /// Where it goes back to.
+    pub rolled_back_to: Option<String>,
+    /// The lockfile it was made with.
+    pub lockfile_sha256: Option<String>,
+}
+
+/// Stages the work and writes its journal.
+pub fn stage(
+    work: Work<'_>,
+    snapshots: &Path,
+    system: &dyn System,
+    now: jiff::Timestamp,
+) -> Outcome<Journal> {
+    let id = snapshot::next_id(system, snapshots, now)?;
+    let blobs = snapshots.join(&id);
+    let steps = steps(&work, &id, system, now)?;
+    let journal = Journal {
+        version: 1,
+        folders: missing_folders(&steps, system)?,
+        snapshot: describe(&work, &id, &blobs, &steps, now),
+        steps: steps.iter().map(|planned| planned.step.clone()).collect(),
+        blobs,
+    };
+    let staged =
+        keep(&work, &journal, &steps, snapshots, system).and_then(|()| journal.write(snapshots, system));
+    match staged {
+        Ok(()) => Ok(journal),
+        Err(stop) => {
+            // Nothing has changed yet: what was staged is only in the way.
+            let _ = discard(snapshots, &id, system);
+            Err(stop.with("done", Vec::<String>::new()))
+        }
+    }
+}
+
+/// A step and where its new content comes from.
+struct Planned<'a> {
+    step: Step,
+    content: Option<Cow<'a>>,
+}
+
+enum Cow<'a> {
+    Borrowed(&'a Content),
+    Owned(Content),
+}
+
+impl Cow<'_> {
+    fn get(&self) -> &Content {
+        match self {
+            Cow::Borrowed(content) => content,
+            Cow::Owned(content) => content,
+        }
+    }
+}
+
+fn steps<'a>(
+    work: &Work<'a>,
+    id: &str,
+    system: &dyn System,
+    now: jiff::Timestamp,
+) -> Outcome<Vec<Planned<'a>>> {
+    let mut steps = Vec::new();
+    let mut checked = BTreeSet::new();
+    for edit in &work.edits {
+        no_links(system, edit.root, &edit.path, &mut checked)?;
+        let content = edit.after.map(|(_, content)| content);
+        let after = edit.after.map(|(digest, _)| digest);
+        let step = step(edit.root, edit.path.clone(), edit.before, after, id, system)?;
+        let access = content.map_or(Access::Plain, Content::access);
+        steps.push(Planned { step: Step { access, ..step }, content: content.map(Cow::Borrowed) });
+    }
+    for root in &work.roots {
+        let text = record(work, root, id, now).text().into_bytes();
+        steps.extend(record_step(root, Some(text), id, system)?);
+    }
+    for root in &work.left_roots {
+        steps.extend(record_step(root, None, id, system)?);
+    }
+    Ok(steps)
+}
+
+fn record_step<'a>(
+    root: &Root,
+    text: Option<Vec<u8>>,
+    id: &str,
+    system: &dyn System,
+) -> Outcome<Option<Planned<'a>>> {
+    let path = records::path_in(&root.path, root.target);
+    let before = system::digest_if_there(system, &path).map_err(|error| Stop::io("read", &path, &error))?;
+    let after = text.as_deref().map(Digest::plain);
+    if before == after {
+        return Ok(None);
+    }
+    let step = Step { is_record: true, ..step(root, path, before, after, id, system)? };
+    Ok(Some(Planned { step, content: text.map(|text| Cow::Owned(Content::Bytes(text))) }))
+}
+
+fn step(
+    root: &Root,
+    path: PathBuf,
+    before: Option<Digest>,
+    after: Option<Digest>,
+    id: &str,
+    system: &dyn System,
+) -> Outcome<Step> {
+    let blob = snapshot::blob_name(&path.to_string_lossy());
+    let temporary = path.parent().unwrap_or(Path::new(".")).join(format!(".{id}-{blob}.agentpack-tmp"));
+    let before_access = match system.look(&path).map_err(|error| Stop::io("read", &path, &error))? {
+        Found::File(stamp) => stamp.access,
+        Found::Missing | Found::Folder | Found::Link | Found::Other => Access::Plain,
+    };
+    Ok(Step {
+        target: root.target,
+        root: root.path.clone(),
+        base: root.base.clone(),
+        before,
+        after,
+        temporary,
+        access: Access::Plain,
+        before_access,
+        is_record: false,
+        blob,
+        path,
+    })
+}
+
+/// The manifest of a root after this.
+fn record(work: &Work<'_>, root: &Root, id: &str, now: jiff::Timestamp) -> Record {
+    let deeper = |path: &Path| {
+        let depth = root.path.components().count();
+        work.roots.iter().any(|other| {
+            other.target == root.target
+                && path.starts_with(&other.path)
+                && other.path.components().count() > depth
+        })
+    };
+    let mine = work.managed.iter().filter(|file| file.target == root.target.as_str()).filter_map(|file| {
+        let path = Path::new(&file.path);
+        let below = path.strip_prefix(&root.path).ok().filter(|_| !deeper(path))?;
+        Some(RecordedFile {
+            path: posix(below),
+            sha256: file.sha256.clone(),
+            module_ids: file.module_ids.clone(),
+        })
+    });
+    Record {
+        schema_version: 1,
+        generated_at: now.to_string(),
+        tool: root.target.as_str().to_owned(),
+        snapshot_id: Some(id.to_owned()),
+        managed_files: mine.collect(),
+    }
+}
+
+fn missing_folders(steps: &[Planned<'_>], system: &dyn System) -> Outcome<Vec<PathBuf>> {
+    let mut missing = BTreeSet::new();
+    for planned in steps.iter().filter(|planned| planned.step.after.is_some()) {
+        for folder in planned.step.path.ancestors().skip(1) {
+            if missing.contains(folder) {
+                break;
+            }
+            if system.look(folder).map_err(|error| Stop::io("read", folder, &error))? != Found::Missing {
+                break;
+            }
+            missing.insert(folder.to_path_buf());
+        }
+    }
+    Ok(missing.into_iter().collect())
+}
+
+fn describe(
+    work: &Work<'_>,
+    id: &str,
+    blobs: &Path,
+    steps: &[Planned<'_>],
+    now: jiff::Timestamp,
+) -> Snapshot {
+    let changes = steps.iter().map(|planned| &planned.step).filter(|step| !step.is_record).map(|step| {
+        let op = match (step.before, step.after) {
+            (None, _) => Op::Create,
+            (Some(_), Some(_)) => Op::Update,
+            (Some(_), None) => Op::Delete,
+        };
+        let target = step.target.as_str().to_owned();
+        let backup = step.before.map(|_| blobs.join("backup").join(&target).join(&step.blob));
+        SnapshotChange {
+            op: op.as_str().to_owned(),
+            path: step.path.to_string_lossy().into_owned(),
+            backup_path: backup.map(|path| path.to_string_lossy().into_owned()),
+            before_sha256: step.before.map(|digest| digest.hex()),
+            after_sha256: step.after.map(|digest| digest.hex()),
+            target,
+        }
+    });
+    Snapshot {
+        kind: work.kind,
+        id: id.to_owned(),
+        created_at: now.to_string(),
+        targets: work.targets.clone(),
+        managed_files: work.managed.clone(),
+        changes: changes.collect(),
+        rolled_back_to: work.rolled_back_to.clone(),
+        lockfile_sha256: work.lockfile_sha256.clone(),
+        backup_root: Some(blobs.join("backup").to_string_lossy().into_owned()),
+        roots: work.roots.iter().map(SnapshotRoot::from).chain(work.other_roots.iter().cloned()).collect(),
+    }
+}
+
+impl From<&Root> for SnapshotRoot {
+    fn from(root: &Root) -> Self {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        Self { target: root.target.as_str().to_owned(), path: text(&root.path), base: text(&root.base) }
+    }
+}
+
+/// Copies old and new contents to the snapshot's folder, each checked against its digest.
+fn keep(
+    work: &Work<'_>,
+    journal: &Journal,
+    steps: &[Planned<'_>],
+    snapshots: &Path,
+    system: &dyn System,
+) -> Outcome<()> {
+    let mut shelves = BTreeSet::new();
+    for planned in steps {
+        let step = &planned.step;
+        if let Some(before) = step.before {
+            let blob = journal.backup(step);
+            write_blob(system, &blob, Body::CopyOf(&step.path), &mut shelves)?;
+            let kept =
+                system::digest(system, &blob).map_err(|error| Stop::io("back up", &step.path, &error))?;
+            if kept != before {
+                return Err(drifted(step, Some(kept)));
+            }
+        } else if system.look(&step.path).map_err(|error| Stop::io("read", &step.path, &error))?
+            != Found::Missing
+        {
+            return Err(drifted(step, None));
+        }
+        if let (Some(content), Some(after)) = (&planned.content, step.after) {
+            let blob = journal.staged(step);
+            write_content(system, &blob, content.get(), &mut shelves)?;
+            check_blob(system, &blob, after, &step.path)?;
+        }
+    }
+    let changed: BTreeSet<PathBuf> = steps.iter().map(|planned| journal.staged(&planned.step)).collect();
+    for file in &work.managed {
+        let blob = snapshot::state_blob(snapshots, &journal.snapshot.id, &file.target, &file.path);
+        if !changed.contains(&blob) {
+            keep_unchanged(work, file, &blob, snapshots, system, &mut shelves)?;
+        }
+    }
+    for shelf in &shelves {
+        system.sync_folder(shelf).map_err(|error| Stop::io("sync", shelf, &error))?;
+    }
+    Ok(())
+}
+
+/// The content of a file that is ours and does not change: the last snapshot has it, or it is copied once more.
+fn keep_unchanged(
+    work: &Work<'_>,
+    file: &ManagedFile,
+    blob: &Path,
+    snapshots: &Path,
+    system: &dyn System,
+    shelves: &mut BTreeSet<PathBuf>,
+) -> Outcome<()> {
+    let io = |error: io::Error| Stop::io("keep", Path::new(&file.path), &error);
+    if let Some(previous) = &work.previous {
+        let known = snapshot::state_blob(snapshots, previous, &file.target, &file.path);
+        let same = system::digest_if_there(system, &known)
+            .map_err(io)?
+            .is_some_and(|digest| digest.hex() == file.sha256);
+        if same {
+            shelf(system, blob, shelves)?;
+            return system.share(&known, blob).map_err(io);
+        }
+    }
+    match work.contents.get(&(file.target.clone(), file.path.clone())) {
+        Some(content) => write_content(system, blob, content, shelves),
+        // Carried over from a snapshot that did not keep it: nothing to keep.
+        None => Ok(()),
+    }
+}
+
+fn write_content(
+    system: &dyn System,
+    blob: &Path,
+    content: &Content,
+    shelves: &mut BTreeSet<PathBuf>,
+) -> Outcome<()> {
+    match content {
+        Content::CopyOf(path, _) => write_blob(system, blob, Body::CopyOf(path), shelves),
+        Content::Bytes(bytes) => write_blob(system, blob, Body::Bytes(bytes), shelves),
+    }
+}
+
+fn write_blob(
+    system: &dyn System,
+    blob: &Path,
+    body: Body<'_>,
+    shelves: &mut BTreeSet<PathBuf>,
+) -> Outcome<()> {
+    shelf(system, blob, shelves)?;
+    system.write_new(blob, body, Access::Plain).map_err(|error| Stop::io("keep", blob, &error))
+}
+
+fn shelf(system: &dyn System, blob: &Path, shelves: &mut BTreeSet<PathBuf>) -> Outcome<()> {
+    let folder = blob.parent().unwrap_or(Path::new("."));
+    if shelves.insert(folder.to_path_buf()) {
+        system::make_folders(system, folder).map_err(|error| Stop::io("make", folder, &error))?;
+    }
+    Ok(())
+}
+
+fn check_blob(system: &dyn System, blob: &Path, expect: Digest, of: &Path) -> Outcome<()> {
+    let kept = system::digest(system, blob).map_err(|error| Stop::io("read", blob, &error))?;
+    if kept == expect {
+        return Ok(());
+    }
+    let message = format!("the source of `{}` changed after it was planned", shown(of));
+    Err(Refusal::new(Code::ApplyDrifted, message).with("path", shown(of)).into())
+}
+
+/// Removes what was staged for a snapshot that does not come to be.
+pub(super) fn discard(snapshots: &Path, id: &str, system: &dyn System) -> Outcome<()> {
+    let folder = snapshots.join(id);
+    remove_tree(system, &folder).map_err(|error| Stop::io("remove", &folder, &error))
+}
+
+pub(super) fn remove_tree(system: &dyn System, folder: &Path) -> io::Result<()> {
+    if system.look(folder)? != Found::Folder {
+        return Ok(());
+    }
+    for (name, kind) in system.list(folder)? {
+        let path = folder.join(name);
+        match kind {
+            Kind::Folder => remove_tree(system, &path)?,
+            Kind::File | Kind::Link | Kind::Other => system.remove(&path)?,
+        }
+    }
+    system.remove_folder(folder)
+}

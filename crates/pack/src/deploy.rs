@@ -1,0 +1,157 @@
+//! Deploying: a survey's plan as work to be applied. Decides nothing beyond the plan; says who owns what afterwards.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::apply::{Applied, Edit, Work, apply};
+use crate::manifest::Target;
+use crate::place::Place;
+use crate::records::RecordedFile;
+use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotKind, SnapshotRoot};
+use crate::stop::{Outcome, Stop};
+use crate::survey::Survey;
+use crate::system::System;
+use crate::targets::Root;
+
+/// A plan that somebody entitled to has agreed to.
+///
+/// INVARIANT (plans leave no choices): nothing else can be applied, and it is the plan that was hashed, not one made again.
+#[derive(Debug)]
+pub struct Confirmed(Survey);
+
+impl Confirmed {
+    /// For a call that the ledger has let out.
+    pub fn by(_: &countersign_store::Opened, survey: Survey) -> Self {
+        Self(survey)
+    }
+
+    /// For a dry run, in which nothing is written whatever the plan says.
+    pub fn dry(survey: Survey, system: crate::system::DryRun) -> (Self, crate::system::DryRun) {
+        (Self(survey), system)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_test(survey: Survey) -> Self {
+        Self(survey)
+    }
+
+    /// What was surveyed.
+    pub fn survey(&self) -> &Survey {
+        &self.0
+    }
+}
+
+/// Whether there is anything to write: changes, or a manifest that does not say what is ours.
+pub fn is_needed(survey: &Survey) -> bool {
+    !survey.plan.changes.is_empty()
+        || roots(survey).iter().any(|(root, found)| {
+            let mine = recorded(survey, root);
+            found.as_ref().is_none_or(|found| *found != mine)
+        })
+}
+
+/// Applies a plan that was agreed to.
+pub fn deploy(
+    confirmed: &Confirmed,
+    place: &Place,
+    system: &dyn System,
+    now: jiff::Timestamp,
+) -> Outcome<Applied> {
+    let snapshots = place.snapshots();
+    let previous = snapshot::list(system, &snapshots, &mut Vec::new())?.pop();
+    apply(work(&confirmed.0, previous.as_ref())?, &snapshots, system, now)
+}
+
+/// The roots that have a manifest afterwards, with what it says now.
+fn roots(survey: &Survey) -> Vec<(&Root, Option<Vec<RecordedFile>>)> {
+    let with_records = survey.desired.roots.iter().enumerate().zip(&survey.actual.records);
+    let wanted = with_records.filter(|((index, _), record)| {
+        record.is_some() || survey.desired.outputs.values().any(|output| output.root == *index)
+    });
+    wanted
+        .map(|((_, root), record)| {
+            let current = record
+                .as_ref()
+                .filter(|found| found.path == crate::records::path_in(&root.path, root.target));
+            (root, current.map(|found| found.record.managed_files.clone()))
+        })
+        .collect()
+}
+
+fn recorded(survey: &Survey, root: &Root) -> Vec<RecordedFile> {
+    let at = survey.desired.roots.iter().position(|other| other == root);
+    let mine = survey
+        .desired
+        .outputs
+        .iter()
+        .filter(|((target, _), output)| *target == root.target && Some(output.root) == at);
+    mine.filter_map(|((_, path), output)| {
+        let below = path.strip_prefix(&root.path).ok()?;
+        Some(RecordedFile {
+            path: crate::place::posix(below),
+            sha256: output.digest.hex(),
+            module_ids: output.module_ids.clone(),
+        })
+    })
+    .collect()
+}
+
+fn work<'a>(survey: &'a Survey, previous: Option<&Snapshot>) -> Outcome<Work<'a>> {
+    let desired = &survey.desired;
+    let mut edits = Vec::new();
+    for change in &survey.plan.changes {
+        let output = desired.outputs.get(&(change.target, change.path.clone()));
+        let root = desired.root_of(change.target, &change.path);
+        let root =
+            root.ok_or_else(|| Stop::broken("apply", format!("`{}` has no root", change.path.display())))?;
+        let after = match (change.after, output) {
+            (Some(digest), Some(output)) => Some((digest, &output.content)),
+            (None, _) => None,
+            (Some(_), None) => return Err(Stop::broken("apply", "a change has no content")),
+        };
+        edits.push(Edit {
+            target: change.target,
+            path: change.path.clone(),
+            root,
+            before: change.before,
+            after,
+        });
+    }
+    let ours = |target: &str, path: &str| {
+        let target: Option<Target> = target.parse().ok();
+        target.is_some_and(|target| desired.root_of(target, Path::new(path)).is_some())
+    };
+    // What was deployed elsewhere, for another project or target, stays ours.
+    let elsewhere = previous.into_iter().flat_map(|previous| &previous.managed_files);
+    let elsewhere = elsewhere.filter(|file| !ours(&file.target, &file.path)).cloned();
+    let mut managed: Vec<ManagedFile> = elsewhere.collect();
+    let mut contents = BTreeMap::new();
+    for ((target, path), output) in &desired.outputs {
+        let (target, path) = (target.as_str().to_owned(), path.to_string_lossy().into_owned());
+        contents.insert((target.clone(), path.clone()), output.content.clone());
+        managed.push(ManagedFile {
+            target,
+            path,
+            sha256: output.digest.hex(),
+            module_ids: output.module_ids.clone(),
+        });
+    }
+    managed.sort_by(|a, b| (&a.target, &a.path).cmp(&(&b.target, &b.path)));
+    let roots: Vec<Root> = roots(survey).into_iter().map(|(root, _)| root.clone()).collect();
+    let known: Vec<SnapshotRoot> = desired.roots.iter().map(SnapshotRoot::from).collect();
+    let other_roots = previous.into_iter().flat_map(|previous| &previous.roots);
+    let same = |a: &SnapshotRoot, b: &SnapshotRoot| a.target == b.target && a.path == b.path;
+    Ok(Work {
+        kind: SnapshotKind::Deploy,
+        targets: desired.target_names().into_iter().map(str::to_owned).collect(),
+        edits,
+        managed,
+        contents,
+        other_roots: other_roots.filter(|root| !known.iter().any(|mine| same(mine, root))).cloned().collect(),
+        roots,
+        left_roots: Vec::new(),
+        previous: previous.map(|previous| previous.id.clone()),
+        rolled_back_to: None,
+        lockfile_sha256: survey.lockfile_sha256.clone(),
+    })
+}

@@ -1,0 +1,150 @@
+//! What should be on disk: every file of every target, from the modules of a profile. Writes nothing and looks at no target
+//! folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use countersign_core::digest::Digest;
+use countersign_core::refusal::{Code, Refusal};
+use serde_json::{Value, json};
+
+use crate::digests::Digests;
+use crate::manifest::{Manifest, Target};
+use crate::place::{Place, Project};
+use crate::render::{self, Content, Rendered};
+use crate::sources;
+use crate::stop::{Outcome, Stop, shown};
+use crate::system::System;
+use crate::targets::{self, Request, Root, Wanted};
+
+/// Which file of which target.
+pub type Key = (Target, PathBuf);
+
+/// One file as it should be.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// What is in it.
+    pub content: Content,
+    /// The digest of that.
+    pub digest: Digest,
+    /// The modules it is for, sorted.
+    pub module_ids: Vec<String>,
+    /// Its root, by its place in the list.
+    pub root: usize,
+}
+
+/// Everything as it should be.
+#[derive(Debug, Default)]
+pub struct Desired {
+    /// The files.
+    pub outputs: BTreeMap<Key, Output>,
+    /// The folders the targets write below.
+    pub roots: Vec<Root>,
+    /// The modules, with the layer each file comes from.
+    pub modules: Vec<Rendered>,
+}
+
+/// What is asked for, resolved: nothing is left to a default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The profile.
+    pub profile: String,
+    /// `all`, or one target.
+    pub target: String,
+}
+
+/// Works out what should be on disk.
+pub fn desired(
+    place: &Place,
+    project: &Project,
+    manifest: &Manifest,
+    selection: &Selection,
+    system: &dyn System,
+    digests: &mut Digests,
+) -> Outcome<Desired> {
+    let chosen = manifest.targets(&selection.target)?;
+    let lock = sources::lockfile(place)?;
+    let mut modules = Vec::new();
+    for module in manifest.selected(&selection.profile)? {
+        modules.push(render::module(place, project, system, module, lock.as_ref())?);
+    }
+    let mut desired = Desired::default();
+    for (target, config) in chosen {
+        let goes = modules.iter().filter(|module| module.goes_to(target.as_str())).collect();
+        let request = Request { place, project: &project.root, config, modules: goes, system };
+        let layout = targets::layout(target, &request)?;
+        let first = desired.roots.len();
+        desired.roots.extend(layout.roots);
+        for mut wanted in layout.files {
+            wanted.root += first;
+            desired.add(target, wanted, system, digests)?;
+        }
+    }
+    desired.modules = modules;
+    Ok(desired)
+}
+
+impl Desired {
+    fn add(
+        &mut self,
+        target: Target,
+        wanted: Wanted,
+        system: &dyn System,
+        digests: &mut Digests,
+    ) -> Outcome<()> {
+        let digest = wanted.content.digest(system, digests).map_err(|error| {
+            let source = match &wanted.content {
+                Content::CopyOf(path, _) => path.as_path(),
+                Content::Bytes(_) => wanted.path.as_path(),
+            };
+            Stop::io("read", source, &error)
+        })?;
+        let key = (target, wanted.path);
+        match self.outputs.get_mut(&key) {
+            None => {
+                let Wanted { content, mut module_ids, root, .. } = wanted;
+                module_ids.sort();
+                self.outputs.insert(key, Output { content, digest, module_ids, root });
+            }
+            Some(known) if known.digest == digest => {
+                known.module_ids.extend(wanted.module_ids);
+                known.module_ids.sort();
+                known.module_ids.dedup();
+            }
+            Some(known) => return Err(conflict(&key, known, digest, &wanted.module_ids)),
+        }
+        Ok(())
+    }
+
+    /// The root a path belongs to: the deepest one of its target.
+    pub fn root_of(&self, target: Target, path: &Path) -> Option<&Root> {
+        let of_target =
+            self.roots.iter().filter(|root| root.target == target && path.starts_with(&root.path));
+        of_target.max_by_key(|root| root.path.components().count())
+    }
+
+    /// The names of the targets, sorted.
+    pub fn target_names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = self.roots.iter().map(|root| root.target.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+fn conflict((target, path): &Key, known: &Output, digest: Digest, modules: &[String]) -> Stop {
+    let names = |ids: &[String]| ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
+    let message = format!(
+        "{} and {} want different content in `{}`",
+        names(&known.module_ids),
+        names(modules),
+        shown(path)
+    );
+    let existing: Value = json!({"sha256": known.digest, "module_ids": known.module_ids});
+    Refusal::new(Code::DesiredStateConflict, message)
+        .with("target", target.as_str())
+        .with("path", shown(path))
+        .with("existing", existing)
+        .with("new", json!({"sha256": digest, "module_ids": modules}))
+        .into()
+}

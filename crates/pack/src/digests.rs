@@ -1,0 +1,165 @@
+//! Digests of files that were read before, as git's index has them: a file whose stamp has not moved is not read again.
+//! Only planning trusts it. Whatever is about to be overwritten is read.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use countersign_core::digest::Digest;
+
+use crate::system::{self, Access, Stamp, System};
+
+/// First bytes of the file it is kept in; another version is another text.
+const MAGIC: &[u8] = b"countersign-pack-digests-1\n";
+/// A file this young may be written again within the same tick of its clock, so that its stamp says nothing.
+const YOUNG: i64 = 2_000_000_000;
+
+/// Digests of files by path.
+#[derive(Debug, Default)]
+pub struct Digests {
+    known: HashMap<PathBuf, Entry>,
+    learnt: usize,
+    used: usize,
+    now: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    stamp: Stamp,
+    digest: Digest,
+    used: bool,
+}
+
+impl Digests {
+    /// What was kept in a file, or nothing if it can't be read: it is only there to save time. `now` in nanoseconds.
+    pub fn load(path: &Path, now: i64) -> Self {
+        let known = std::fs::read(path).ok().and_then(|bytes| decode(&bytes)).unwrap_or_default();
+        Self { known, learnt: 0, used: 0, now }
+    }
+
+    /// The digest of a file that has this stamp.
+    pub fn of(&mut self, system: &dyn System, path: &Path, stamp: Stamp) -> io::Result<Digest> {
+        if let Some(entry) = self.known.get_mut(path).filter(|entry| entry.stamp == stamp) {
+            self.used += usize::from(!entry.used);
+            entry.used = true;
+            return Ok(entry.digest);
+        }
+        let digest = system::digest(system, path)?;
+        if self.now.saturating_sub(stamp.modified.max(stamp.changed)) > YOUNG {
+            self.known.insert(path.to_path_buf(), Entry { stamp, digest, used: true });
+            self.learnt += 1;
+            self.used += 1;
+        }
+        Ok(digest)
+    }
+
+    /// Keeps what was learnt. A failure only costs time later.
+    pub fn save(&self, path: &Path) {
+        // Entries of other repositories stay, unless they have become most of it.
+        let crowded = self.known.len() > 4 * self.used.max(1000);
+        if self.learnt == 0 && !crowded {
+            return;
+        }
+        let kept = self.known.iter().filter(|(_, entry)| entry.used || !crowded);
+        let _ = system::write_whole(&system::Real, path, &encode(kept));
+    }
+}
+
+fn encode<'a>(entries: impl Iterator<Item = (&'a PathBuf, &'a Entry)>) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    for (path, entry) in entries {
+        let Some(name) = path.to_str() else { continue };
+        let Ok(length) = u32::try_from(name.len()) else { continue };
+        let access: u8 = match entry.stamp.access {
+            Access::Plain => 0,
+            Access::Executable => 1,
+        };
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(&entry.stamp.bytes.to_le_bytes());
+        bytes.extend_from_slice(&entry.stamp.modified.to_le_bytes());
+        bytes.extend_from_slice(&entry.stamp.changed.to_le_bytes());
+        bytes.extend_from_slice(&entry.stamp.inode.to_le_bytes());
+        bytes.push(access);
+        bytes.extend_from_slice(entry.digest.bytes());
+    }
+    // The whole is checked, so that a torn file is no file.
+    let check = Digest::plain(&bytes);
+    bytes.extend_from_slice(check.bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<HashMap<PathBuf, Entry>> {
+    let (body, check) = bytes.split_at_checked(bytes.len().checked_sub(32)?)?;
+    if Digest::plain(body).bytes() != check {
+        return None;
+    }
+    let mut rest = body.strip_prefix(MAGIC)?;
+    let mut known = HashMap::new();
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(*take(&mut rest)?);
+        let (name, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        rest = after;
+        let stamp = Stamp {
+            bytes: u64::from_le_bytes(*take(&mut rest)?),
+            modified: i64::from_le_bytes(*take(&mut rest)?),
+            changed: i64::from_le_bytes(*take(&mut rest)?),
+            inode: u64::from_le_bytes(*take(&mut rest)?),
+            access: if *take::<1>(&mut rest)? == [0] { Access::Plain } else { Access::Executable },
+        };
+        let digest = Digest::from_bytes(*take(&mut rest)?);
+        known.insert(PathBuf::from(std::str::from_utf8(name).ok()?), Entry { stamp, digest, used: false });
+    }
+    Some(known)
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (first, after) = rest.split_first_chunk::<N>()?;
+    *rest = after;
+    Some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::{Found, Real};
+
+    fn stamp_of(path: &Path) -> Stamp {
+        let Ok(Found::File(stamp)) = Real.look(path) else { panic!("no file") };
+        stamp
+    }
+
+    #[test]
+    fn an_old_file_is_read_once_and_a_changed_one_again() {
+        let room = tempfile::tempdir().unwrap();
+        let (file, kept) = (room.path().join("a"), room.path().join("kept"));
+        std::fs::write(&file, "one").unwrap();
+        let later = stamp_of(&file).modified + 10 * YOUNG;
+        let mut digests = Digests::load(&kept, later);
+        let one = digests.of(&Real, &file, stamp_of(&file)).unwrap();
+        digests.save(&kept);
+        let mut again = Digests::load(&kept, later);
+        assert_eq!(again.of(&Real, &file, stamp_of(&file)).unwrap(), one);
+        assert_eq!(again.learnt, 0);
+        std::fs::write(&file, "other").unwrap();
+        assert_eq!(again.of(&Real, &file, stamp_of(&file)).unwrap(), Digest::plain(b"other"));
+    }
+
+    #[test]
+    fn a_young_file_is_not_trusted_and_a_torn_memory_is_none() {
+        let room = tempfile::tempdir().unwrap();
+        let (file, kept) = (room.path().join("a"), room.path().join("kept"));
+        std::fs::write(&file, "one").unwrap();
+        let mut digests = Digests::load(&kept, stamp_of(&file).modified);
+        digests.of(&Real, &file, stamp_of(&file)).unwrap();
+        assert_eq!(digests.learnt, 0);
+        digests.now += 10 * YOUNG;
+        digests.of(&Real, &file, stamp_of(&file)).unwrap();
+        digests.save(&kept);
+        let bytes = std::fs::read(&kept).unwrap();
+        assert_eq!(decode(&bytes).unwrap().len(), 1);
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_none(), "{cut}");
+        }
+    }
+}

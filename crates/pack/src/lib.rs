@@ -1,0 +1,26 @@
+//! Agent assets (instructions, skills, prompts, commands) kept in one repository and deployed to hosts: plan, confirm,
+//! apply, roll back, evolve. Planning is pure; applying chooses nothing. Prints nothing and reads no environment: a
+//! [`place::Place`] says where everything is.
+
+pub mod actual;
+pub mod apply;
+pub mod deploy;
+pub mod desired;
+pub mod digests;
+pub mod git;
+pub mod lockfile;
+pub mod manifest;
+pub mod overlay;
+pub mod place;
+pub mod plan;
+pub mod records;
+pub mod render;
+pub mod rollback;
+pub mod snapshot;
+pub mod sources;
+pub mod stop;
+pub mod survey;
+pub mod system;
+pub mod targets;
+pub mod tree;
+mod words;

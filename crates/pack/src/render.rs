@@ -1,0 +1,214 @@
+//! A module as it is deployed: its own files with every overlay on top. Says for each file which layer it comes from.
+//! Checks that a module is what its type says.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use countersign_core::digest::Digest;
+use countersign_core::refusal::{Code, Refusal};
+
+use crate::digests::Digests;
+use crate::lockfile::Lockfile;
+use crate::manifest::{Module, ModuleType};
+use crate::overlay::{self, Changes, Layer};
+use crate::place::{Place, Project};
+use crate::sources;
+use crate::stop::{Outcome, Stop};
+use crate::system::{self, Access, Stamp, System};
+use crate::tree;
+
+/// The largest file that is composed, patched or checked in memory.
+pub const TEXT_LIMIT: u64 = 32 * 1024 * 1024;
+
+/// What is to be in a file. Copied files stay on disk until they are copied.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// The content of another file.
+    CopyOf(PathBuf, Stamp),
+    /// Composed.
+    Bytes(Vec<u8>),
+}
+
+impl Content {
+    /// Its digest.
+    pub fn digest(&self, system: &dyn System, digests: &mut Digests) -> io::Result<Digest> {
+        match self {
+            Content::CopyOf(path, stamp) => digests.of(system, path, *stamp),
+            Content::Bytes(bytes) => Ok(Digest::plain(bytes)),
+        }
+    }
+
+    /// Its bytes, if there are not more than `limit`.
+    pub fn bytes(&self, system: &dyn System, limit: u64) -> io::Result<Vec<u8>> {
+        match self {
+            Content::CopyOf(path, _) => system::read(system, path, limit),
+            Content::Bytes(bytes) => Ok(bytes.clone()),
+        }
+    }
+
+    /// Whether it may be run.
+    pub fn access(&self) -> Access {
+        match self {
+            Content::CopyOf(_, stamp) => stamp.access,
+            Content::Bytes(_) => Access::Plain,
+        }
+    }
+}
+
+/// One file of a rendered module.
+#[derive(Clone, Debug)]
+pub struct RenderedFile {
+    /// What is in it.
+    pub content: Content,
+    /// The overlay it comes from; none means the module itself.
+    pub layer: Option<Layer>,
+}
+
+/// A module with its overlays.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// Its id.
+    pub id: String,
+    /// What it is.
+    pub kind: ModuleType,
+    /// The name after the type.
+    pub name: String,
+    /// Which targets it goes to; empty means all.
+    pub targets: Vec<String>,
+    /// Its files by their names.
+    pub files: BTreeMap<String, RenderedFile>,
+}
+
+/// Renders one module.
+pub fn module(
+    place: &Place,
+    project: &Project,
+    system: &dyn System,
+    module: &Module,
+    lock: Option<&Lockfile>,
+) -> Outcome<Rendered> {
+    let origin = sources::origin(place, module, lock)?;
+    let mut files: BTreeMap<String, RenderedFile> = tree::files(system, &origin.root)?
+        .into_iter()
+        .map(|file| {
+            (file.name, RenderedFile { content: Content::CopyOf(file.path, file.stamp), layer: None })
+        })
+        .collect();
+    for layer in Layer::ALL.iter().copied() {
+        let folder = overlay::folder(place, project, layer, &module.id);
+        let Some(overlay) = overlay::read(system, layer, folder)? else { continue };
+        match overlay.changes {
+            Changes::Files(changed) => files.extend(changed.into_iter().map(|file| {
+                (
+                    file.name,
+                    RenderedFile { content: Content::CopyOf(file.path, file.stamp), layer: Some(layer) },
+                )
+            })),
+            Changes::Patches(patches) => {
+                for patch in patches {
+                    let below = files.get(&patch.name).ok_or_else(|| {
+                        let message =
+                            format!("module `{}` has no file `{}` for its patch", module.id, patch.name);
+                        Stop::refused(Code::OverlayPatchApplyFailed, message)
+                    })?;
+                    let before = below.content.bytes(system, TEXT_LIMIT);
+                    let before = before.map_err(|error| Stop::io("patch", &patch.path, &error))?;
+                    let content = Content::Bytes(overlay::apply_patch(system, &patch, &before)?);
+                    files.insert(patch.name, RenderedFile { content, layer: Some(layer) });
+                }
+            }
+        }
+    }
+    let rendered = Rendered {
+        id: module.id.clone(),
+        kind: module.kind,
+        name: module.name().to_owned(),
+        targets: module.targets.clone(),
+        files,
+    };
+    check(system, &rendered)?;
+    Ok(rendered)
+}
+
+impl Rendered {
+    /// The one Markdown file of a prompt or a command.
+    pub fn markdown(&self) -> Option<(&str, &RenderedFile)> {
+        let mut all = self.files.iter().filter(|(name, _)| name.to_lowercase().ends_with(".md"));
+        match (all.next(), all.next()) {
+            (Some((name, file)), None) => Some((name.as_str(), file)),
+            _ => None,
+        }
+    }
+
+    /// Whether it goes to a target.
+    pub fn goes_to(&self, target: &str) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|name| name == target)
+    }
+}
+
+/// Whether a module is what its type says.
+fn check(system: &dyn System, module: &Rendered) -> Outcome<()> {
+    let invalid = |why: &str| {
+        let refusal = Refusal::new(Code::ConfigInvalid, format!("module `{}`: {why}", module.id));
+        Stop::from(refusal.with("module_id", module.id.as_str()))
+    };
+    let text = |file: &RenderedFile| {
+        let bytes = file.content.bytes(system, TEXT_LIMIT).map_err(|error| invalid(&error.to_string()))?;
+        String::from_utf8(bytes).map_err(|_| invalid("its Markdown is not UTF-8 text"))
+    };
+    match module.kind {
+        ModuleType::Instructions => module
+            .files
+            .get("AGENTS.md")
+            .map(|_| ())
+            .ok_or_else(|| invalid("instructions need an `AGENTS.md`")),
+        ModuleType::Skill => {
+            let skill = module.files.get("SKILL.md").ok_or_else(|| invalid("a skill needs a `SKILL.md`"))?;
+            let head = front_matter(&text(skill)?);
+            let said = |name: &str| {
+                let value = head.as_ref().and_then(|head| head.get(name)).and_then(serde_json::Value::as_str);
+                value.is_some_and(|value| !value.trim().is_empty())
+            };
+            if said("name") && said("description") {
+                Ok(())
+            } else {
+                Err(invalid("`SKILL.md` must open with front matter that has `name` and `description`"))
+            }
+        }
+        ModuleType::Prompt => {
+            module.markdown().map(|_| ()).ok_or_else(|| invalid("a prompt is exactly one `.md` file"))
+        }
+        ModuleType::Command => {
+            let (_, file) =
+                module.markdown().ok_or_else(|| invalid("a command is exactly one `.md` file"))?;
+            let text = text(file)?;
+            let head = front_matter(&text).unwrap_or_default();
+            let described = head.get("description").and_then(serde_json::Value::as_str);
+            if described.is_none_or(|said| said.trim().is_empty()) {
+                return Err(invalid("a command must open with front matter that has a `description`"));
+            }
+            let runs = text.contains("!bash") || text.contains("!`");
+            let allowed = head.get("allowed-tools").map(|value| value.to_string().contains("Bash("));
+            if runs && allowed != Some(true) {
+                return Err(invalid(
+                    "a command that runs bash must have `allowed-tools` with `Bash(...)` in its front matter",
+                ));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What stands between the first two `---` lines.
+pub fn front_matter(text: &str) -> Option<serde_json::Value> {
+    let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let rest = rest.strip_prefix("---\n").or_else(|| rest.strip_prefix("---\r\n"))?;
+    let end = rest.lines().scan(0, |at, line| {
+        let start = *at;
+        *at += line.len() + 1;
+        Some((start, line))
+    });
+    let (end, _) = end.into_iter().find(|(_, line)| line.trim_end() == "---")?;
+    serde_saphyr::from_str(rest.get(..end)?).ok()
+}

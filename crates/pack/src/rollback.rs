@@ -1,0 +1,279 @@
+//! Going back: the disk as it was after a snapshot, or before the first one (`initial`). Files that somebody edited since are
+//! backed up before they are overwritten, like everything else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use countersign_core::digest::Digest;
+use countersign_core::refusal::{Code, Refusal};
+
+use crate::apply::{Applied, Edit, Work, apply};
+use crate::manifest::Target;
+use crate::place::Place;
+use crate::records;
+use crate::render::Content;
+use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotKind, SnapshotRoot};
+use crate::stop::{Outcome, Stop, shown};
+use crate::system::{self, Access, Found, Stamp, System};
+use crate::targets::{Extras, Root};
+
+/// The state before the first deployment.
+pub const INITIAL: &str = "initial";
+
+/// What going back would do.
+#[derive(Debug)]
+pub struct Return {
+    to: String,
+    changes: Vec<Restored>,
+    managed: Vec<ManagedFile>,
+    roots: Vec<Root>,
+    left_roots: Vec<Root>,
+    /// The roots that have a manifest afterwards.
+    kept: BTreeSet<usize>,
+    previous: Option<String>,
+    contents: BTreeMap<(String, String), Content>,
+    lockfile_sha256: Option<String>,
+}
+
+/// One file that going back changes.
+#[derive(Debug)]
+pub struct Restored {
+    /// For which target.
+    pub target: Target,
+    /// Which file.
+    pub path: PathBuf,
+    /// What is in it now.
+    pub before: Option<Digest>,
+    /// What will be; none means that it goes.
+    pub after: Option<Digest>,
+    root: usize,
+    content: Option<Content>,
+}
+
+impl Return {
+    /// Where it goes back to.
+    pub fn to(&self) -> &str {
+        &self.to
+    }
+    /// The files it changes.
+    pub fn changes(&self) -> &[Restored] {
+        &self.changes
+    }
+}
+
+/// Works out what going back would do. Writes nothing.
+pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
+    let snapshots = place.snapshots();
+    let all = snapshot::list(system, &snapshots, &mut Vec::new())?;
+    let at = target(&all, &snapshots, to, system)?;
+    let goal = at.and_then(|at| all.get(at));
+    let since = all.get(at.map_or(0, |at| at + 1)..).unwrap_or_default();
+    let managed = goal.map(|goal| goal.managed_files.clone()).unwrap_or_default();
+    let mut roots = Roots::of(&all, system);
+    let mut wanted: BTreeMap<(Target, PathBuf), Wanted> = BTreeMap::new();
+    // What changed after the goal goes back to what it was before its first change …
+    for (id, change) in
+        since.iter().flat_map(|snapshot| snapshot.changes.iter().map(move |change| (&snapshot.id, change)))
+    {
+        let Ok(target) = change.target.parse::<Target>() else { continue };
+        let before: Option<Digest> = change.before_sha256.as_deref().and_then(|hex| hex.parse().ok());
+        let blob = snapshot::backup_blob(&snapshots, id, &change.target, &change.path);
+        let was = before.map_or(Wanted::Gone, |digest| Wanted::Content(digest, blob));
+        wanted.entry((target, PathBuf::from(&change.path))).or_insert(was);
+    }
+    // … and what was ours at the goal is as it was deployed then.
+    for file in goal.iter().flat_map(|goal| goal.managed_files.iter().map(move |file| (&goal.id, file))) {
+        let (id, file) = file;
+        let (Ok(target), Ok(digest)) = (file.target.parse::<Target>(), file.sha256.parse::<Digest>()) else {
+            continue;
+        };
+        let blob = snapshot::state_blob(&snapshots, id, &file.target, &file.path);
+        if system.look(&blob).map_err(|error| Stop::io("read", &blob, &error))? != Found::Missing {
+            wanted.insert((target, PathBuf::from(&file.path)), Wanted::Content(digest, blob));
+        }
+    }
+    let mut changes = Vec::new();
+    for ((target, path), goal) in wanted {
+        let root = roots.find(target, &path, system);
+        changes.extend(restore(target, path, goal, root, system)?);
+    }
+    let mut contents = BTreeMap::new();
+    for file in &managed {
+        let path = PathBuf::from(&file.path);
+        if let Ok(Found::File(stamp)) = system.look(&path) {
+            contents.insert((file.target.clone(), file.path.clone()), Content::CopyOf(path, stamp));
+        }
+    }
+    let kept: BTreeSet<usize> = managed
+        .iter()
+        .filter_map(|file| Some(roots.find(file.target.parse().ok()?, Path::new(&file.path), system)))
+        .collect();
+    let unused = roots
+        .all
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !kept.contains(index) && roots.recorded.contains(index));
+    let left_roots = unused.map(|(_, root)| root.clone()).collect();
+    Ok(Return {
+        to: to.to_owned(),
+        changes,
+        managed,
+        previous: all.last().map(|last| last.id.clone()),
+        lockfile_sha256: goal.and_then(|goal| goal.lockfile_sha256.clone()),
+        left_roots,
+        contents,
+        kept,
+        roots: roots.all,
+    })
+}
+
+enum Wanted {
+    Gone,
+    Content(Digest, PathBuf),
+}
+
+fn restore(
+    target: Target,
+    path: PathBuf,
+    goal: Wanted,
+    root: usize,
+    system: &dyn System,
+) -> Outcome<Option<Restored>> {
+    let before = system::digest_if_there(system, &path).map_err(|error| Stop::io("read", &path, &error))?;
+    match goal {
+        Wanted::Gone if before.is_none() => Ok(None),
+        Wanted::Gone => Ok(Some(Restored { target, path, before, after: None, root, content: None })),
+        Wanted::Content(digest, _) if before == Some(digest) => Ok(None),
+        Wanted::Content(digest, blob) => {
+            let kept =
+                system::digest_if_there(system, &blob).map_err(|error| Stop::io("read", &blob, &error))?;
+            if kept != Some(digest) {
+                let message = format!("what was kept of `{}` is missing or damaged", shown(&path));
+                let refusal = Refusal::new(Code::SnapshotNotFound, message).because("snapshot_damaged");
+                return Err(refusal.with("path", shown(&path)).into());
+            }
+            let stamp = Stamp { bytes: 0, modified: 0, changed: 0, inode: 0, access: access(system, &path) };
+            let content = Some(Content::CopyOf(blob, stamp));
+            Ok(Some(Restored { target, path, before, after: Some(digest), root, content }))
+        }
+    }
+}
+
+fn access(system: &dyn System, path: &Path) -> Access {
+    match system.look(path) {
+        Ok(Found::File(stamp)) => stamp.access,
+        Ok(Found::Missing | Found::Folder | Found::Link | Found::Other) | Err(_) => Access::Plain,
+    }
+}
+
+/// The snapshot that is meant, by its place in the list; none for the state before the first.
+fn target(all: &[Snapshot], snapshots: &Path, to: &str, system: &dyn System) -> Outcome<Option<usize>> {
+    let known = || -> Vec<&str> {
+        let deploys = all.iter().filter(|snapshot| snapshot.kind != SnapshotKind::Rollback);
+        deploys.rev().take(20).map(|snapshot| snapshot.id.as_str()).collect()
+    };
+    if to == INITIAL {
+        if all.is_empty() {
+            let message = "nothing was deployed yet, so there is nothing to go back from";
+            return Err(Stop::refused(Code::SnapshotNotFound, message));
+        }
+        return Ok(None);
+    }
+    let snapshot = snapshot::read(system, snapshots, to).map_err(|stop| stop.with("snapshots", known()))?;
+    if snapshot.kind == SnapshotKind::Rollback {
+        let message = format!("`{to}` is the record of going back itself; name the snapshot it went back to");
+        let refusal = Refusal::new(Code::SnapshotNotFound, message).because("snapshot_not_a_deploy");
+        return Err(refusal.with("snapshot_id", to).with("snapshots", known()).into());
+    }
+    Ok(all.iter().position(|known| known.id == snapshot.id))
+}
+
+/// The roots of all snapshots, and of files whose snapshot names none.
+struct Roots {
+    all: Vec<Root>,
+    /// Those that have a manifest now.
+    recorded: BTreeSet<usize>,
+}
+
+impl Roots {
+    fn of(snapshots: &[Snapshot], system: &dyn System) -> Self {
+        let mut roots = Self { all: Vec::new(), recorded: BTreeSet::new() };
+        for SnapshotRoot { target, path, base } in snapshots.iter().flat_map(|snapshot| &snapshot.roots) {
+            if let Ok(target) = target.parse() {
+                roots.add(
+                    Root { target, path: path.into(), base: base.into(), extras: Extras::Ignored },
+                    system,
+                );
+            }
+        }
+        roots
+    }
+
+    fn add(&mut self, root: Root, system: &dyn System) -> usize {
+        if let Some(known) =
+            self.all.iter().position(|known| known.target == root.target && known.path == root.path)
+        {
+            return known;
+        }
+        let index = self.all.len();
+        if matches!(system.look(&records::path_in(&root.path, root.target)), Ok(Found::File(_))) {
+            self.recorded.insert(index);
+        }
+        self.all.push(root);
+        index
+    }
+
+    /// The root of a file: the deepest that is known, else the nearest folder above it with a manifest, else its own folder.
+    fn find(&mut self, target: Target, path: &Path, system: &dyn System) -> usize {
+        let known = self
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, root)| root.target == target && path.starts_with(&root.path));
+        if let Some((index, _)) = known.max_by_key(|(_, root)| root.path.components().count()) {
+            return index;
+        }
+        let marked = path
+            .ancestors()
+            .skip(1)
+            .find(|folder| matches!(system.look(&records::path_in(folder, target)), Ok(Found::File(_))));
+        let folder = marked.or(path.parent()).unwrap_or(path).to_path_buf();
+        self.add(Root { target, path: folder.clone(), base: folder, extras: Extras::Ignored }, system)
+    }
+}
+
+/// Goes back as planned.
+pub fn go(back: &Return, place: &Place, system: &dyn System, now: jiff::Timestamp) -> Outcome<Applied> {
+    let mut edits = Vec::new();
+    for change in &back.changes {
+        let root =
+            back.roots.get(change.root).ok_or_else(|| Stop::broken("go back", "a file has no root"))?;
+        let after = change.after.zip(change.content.as_ref());
+        edits.push(Edit {
+            target: change.target,
+            path: change.path.clone(),
+            root,
+            before: change.before,
+            after,
+        });
+    }
+    let roots =
+        back.roots.iter().enumerate().filter(|(index, _)| back.kept.contains(index)).map(|(_, root)| root);
+    let mut targets: Vec<String> = back.roots.iter().map(|root| root.target.as_str().to_owned()).collect();
+    targets.sort();
+    targets.dedup();
+    let work = Work {
+        kind: SnapshotKind::Rollback,
+        targets,
+        edits,
+        managed: back.managed.clone(),
+        contents: back.contents.clone(),
+        roots: roots.cloned().collect(),
+        other_roots: Vec::new(),
+        left_roots: back.left_roots.clone(),
+        previous: back.previous.clone(),
+        rolled_back_to: Some(back.to.clone()),
+        lockfile_sha256: back.lockfile_sha256.clone(),
+    };
+    apply(work, &place.snapshots(), system, now)
+}

@@ -1,0 +1,190 @@
+//! The file system as the pack sees it: a few small steps, each of which can fail or be the last one. The real one writes; the
+//! dry one remembers what would have been written; tests bring one that dies at step k. Knows nothing of plans.
+
+mod dry;
+mod real;
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::Path;
+
+use countersign_core::digest::Digest;
+use sha2::{Digest as _, Sha256};
+
+pub use dry::DryRun;
+pub use real::Real;
+
+/// What identifies a file's content without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its length.
+    pub bytes: u64,
+    /// When it was written, in nanoseconds.
+    pub modified: i64,
+    /// When anything about it changed, in nanoseconds; 0 where the platform does not tell.
+    pub changed: i64,
+    /// Which file it is; 0 where the platform does not tell.
+    pub inode: u64,
+    /// Whether it may be run.
+    pub access: Access,
+}
+
+/// Whether a file may be run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// It is read.
+    #[default]
+    Plain,
+    /// It is run.
+    Executable,
+}
+
+/// What is at a path. Links are never followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Missing,
+    /// A file.
+    File(Stamp),
+    /// A folder.
+    Folder,
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A device, a pipe, a socket.
+    Other,
+}
+
+/// The kind of an entry of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A device, a pipe, a socket.
+    Other,
+}
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// What is in that file now.
+    CopyOf(&'a Path),
+}
+
+/// The file system in small steps. Everything that changes something is one call, so that a test can end the world after any of
+/// them.
+pub trait System: Send + Sync {
+    /// What is at a path.
+    fn look(&self, path: &Path) -> io::Result<Found>;
+    /// The entries of a folder, in no order.
+    fn list(&self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>>;
+    /// A file's content, bit by bit.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Read>>;
+
+    /// Makes one folder; that it is there already is no error.
+    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    /// Makes a file that was not there, with everything in it on disk when this returns.
+    fn write_new(&self, path: &Path, body: Body<'_>, access: Access) -> io::Result<()>;
+    /// Gives a file that never changes a second name, or a copy where that is not possible.
+    fn share(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Puts a file in the place of another, whatever is there.
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Puts a file where nothing is; fails if something came there first.
+    fn place(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a folder that is empty.
+    fn remove_folder(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+}
+
+/// A file's content as a whole, if it is not longer than `limit`.
+pub fn read(system: &dyn System, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = system.open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(read).unwrap_or(u64::MAX) > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// A file's content, if there is a file.
+pub fn read_if_there(system: &dyn System, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    match read(system, path, limit) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// SHA-256 of a file, read in pieces.
+pub fn digest(system: &dyn System, path: &Path) -> io::Result<Digest> {
+    let mut file = system.open(path)?;
+    let mut sha = Sha256::new();
+    let mut piece = vec![0u8; 64 * 1024];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(Digest::from_bytes(sha.finalize().into())),
+            Ok(read) => sha.update(piece.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// SHA-256 of the file at a path, none where nothing is. A link or a folder is an error: it is not what was planned for.
+pub fn digest_if_there(system: &dyn System, path: &Path) -> io::Result<Option<Digest>> {
+    match system.look(path)? {
+        Found::Missing => Ok(None),
+        Found::File(_) => digest(system, path).map(Some),
+        Found::Folder => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Found::Link | Found::Other => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+    }
+}
+
+/// Writes a file as a whole, or leaves the old one: temporary file, sync, rename, sync of the folder.
+pub fn write_whole(system: &dyn System, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    make_folders(system, folder)?;
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".agentpack-tmp");
+    let temporary = folder.join(name);
+    if system.look(&temporary)? != Found::Missing {
+        system.remove(&temporary)?;
+    }
+    system.write_new(&temporary, Body::Bytes(bytes), Access::Plain)?;
+    system.replace(&temporary, path)?;
+    system.sync_folder(folder)
+}
+
+/// Makes a folder and those above it; says which were not there, topmost first.
+pub fn make_folders(system: &dyn System, folder: &Path) -> io::Result<Vec<std::path::PathBuf>> {
+    let mut missing = Vec::new();
+    let mut here = Some(folder);
+    while let Some(path) = here.filter(|path| !path.as_os_str().is_empty()) {
+        match system.look(path)? {
+            Found::Missing => missing.push(path.to_path_buf()),
+            Found::Folder | Found::Link => break,
+            Found::File(_) | Found::Other => return Err(io::Error::from(io::ErrorKind::NotADirectory)),
+        }
+        here = path.parent();
+    }
+    missing.reverse();
+    for path in &missing {
+        system.make_folder(path)?;
+        if let Some(parent) = path.parent() {
+            system.sync_folder(parent)?;
+        }
+    }
+    Ok(missing)
+}

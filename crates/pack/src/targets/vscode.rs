@@ -1,0 +1,27 @@
+//! VS Code with Copilot: instructions and prompt files below `.github`, in the project.
+
+use super::{Extras, Layout, Request};
+use crate::manifest::{ModuleType, Target};
+use crate::stop::Outcome;
+
+pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
+    let mut layout = Layout::default();
+    let folder = request.project.join(".github");
+    if request.config.switch("write_instructions", true) {
+        let root = layout.root(Target::Vscode, folder.clone(), request.project, Extras::Ignored);
+        layout.instructions(root, request, "copilot-instructions.md")?;
+    }
+    if request.config.switch("write_prompts", true) {
+        let root = layout.root(Target::Vscode, folder.join("prompts"), request.project, Extras::Reported);
+        layout.singles(root, request, ModuleType::Prompt, prompt_name);
+    }
+    Ok(layout)
+}
+
+fn prompt_name(name: &str) -> String {
+    if name.ends_with(".prompt.md") {
+        return name.to_owned();
+    }
+    let stem = name.len().checked_sub(3).and_then(|end| name.get(..end)).unwrap_or(name);
+    format!("{stem}.prompt.md")
+}
