@@ -85,15 +85,23 @@ impl Voice {
         self.is_watched().then_some(usize::from(width.0))
     }
 
-    /// stdout, with colours where they are wanted.
-    pub(crate) fn stdout(self) -> AutoStream<io::StdoutLock<'static>> {
-        AutoStream::new(io::stdout().lock(), self.color)
+    /// stdout for data: byte by byte as given, but for escapes on a terminal, which would act there.
+    pub(crate) fn data(self) -> AutoStream<io::StdoutLock<'static>> {
+        let choice = if io::stdout().is_terminal() { ColorChoice::Never } else { ColorChoice::AlwaysAnsi };
+        AutoStream::new(io::stdout().lock(), choice)
     }
 
     /// Text to stdout, all of it or an error.
     pub(crate) fn say(self, text: &str) -> io::Result<()> {
-        let mut stdout = self.stdout();
+        let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
         stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    }
+
+    /// Data to stdout, all of it or an error.
+    pub(crate) fn give(self, data: &str) -> io::Result<()> {
+        let mut stdout = self.data();
+        stdout.write_all(data.as_bytes())?;
         stdout.flush()
     }
 
@@ -173,7 +181,7 @@ fn print_envelope(voice: Voice, envelope: &Envelope) -> io::Result<()> {
     // Readable on a terminal, one line in a pipe.
     let value = envelope.to_value();
     let text = if io::stdout().is_terminal() { format!("{value:#}\n") } else { format!("{value}\n") };
-    voice.say(&text)
+    voice.give(&text)
 }
 
 fn print_text(voice: Voice, outcome: Outcome) -> io::Result<()> {

@@ -100,6 +100,7 @@ fn exports_are_what_the_store_holds() {
         csv.stdout.starts_with("id,time,writer,") && csv.stdout.matches("E_RULE_DENIED").count() == 1,
         "{csv}"
     );
+    assert!(csv.stdout.contains("wipe\u{1b}[2J"), "data in a pipe is not touched: {csv:?}", csv = csv.stdout);
     insta::assert_snapshot!(all([
         world
             .run(&["activity", "export", "--out", "rows.jsonl"])

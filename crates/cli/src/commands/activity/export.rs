@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
             file.sync_all().map_err(|error| unwritable(path, &error))?;
             Ok(done)
         }
-        None => pour(&store, filter, args.format, voice.stdout(), voice, url).await,
+        None => pour(&store, filter, args.format, BufWriter::new(voice.data()), voice, url).await,
     })?;
     let text = match &args.out {
         Some(path) => format!("wrote {} rows, {} bytes, to {}\n", done.rows, done.bytes, path.display()),

@@ -156,7 +156,12 @@ impl Sight {
             self.kept.truncate(MANY);
             return Ok(goes_on && self.kept.len() < MANY);
         }
-        match self.voice.say(&self.text(&rows)) {
+        let text = self.text(&rows);
+        let said = match self.lines {
+            Lines::Table => self.voice.say(&text),
+            Lines::Jsonl => self.voice.give(&text),
+        };
+        match said {
             Ok(()) => Ok(goes_on),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(Trouble::Output(format!("can't write the rows: {error}"))),
