@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use countersign_core::config::{AgentAuth, Surface};
-use countersign_core::ids::{PrincipalId, Secret};
+use countersign_core::ids::{PrincipalId, Secret, SessionId};
 use countersign_core::role::Role;
-use countersign_store::{StoreFault, secret_digest};
+use countersign_store::{SavedLine, StoreFault, secret_digest};
+use countersign_wire::era::{Era, Version};
 use countersign_wire::frame::{Notification, Reply, Request, RpcError};
-use countersign_wire::raw;
+use countersign_wire::mirror::Mirrors;
+use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
-    Ctx, Description, End, HttpRefusal, Opening, Service, Session, Tag, Transport,
+    self as wire, Ctx, Description, End, HttpRefusal, Notice, Opening, Saved, Service, Session, Tag, Transport,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::house::House;
 use crate::line::{self, Principal};
@@ -76,6 +78,32 @@ impl Face {
     }
 }
 
+/// A session as the store keeps it.
+fn saved_line(saved: &Saved) -> SavedLine {
+    let value = |text: &Option<Raw>| text.as_ref().and_then(|text| serde_json::from_str::<Value>(text.get()).ok());
+    SavedLine {
+        owner: saved.tag_key.clone(),
+        saved: json!({
+            "version": saved.version.as_str(),
+            "path": saved.path,
+            "client_info": value(&saved.client_info),
+            "capabilities": value(&saved.capabilities),
+        }),
+    }
+}
+
+/// A kept session as the wire takes it.
+fn restored(line: &SavedLine) -> Option<Saved> {
+    let part = |name: &str| line.saved.get(name).filter(|part| !part.is_null()).map(raw::to_raw);
+    Some(Saved {
+        tag_key: line.owner.clone(),
+        version: Version::parse(line.saved.get("version")?.as_str()?)?,
+        path: line.saved.get("path")?.as_str()?.to_owned(),
+        client_info: part("client_info"),
+        capabilities: part("capabilities"),
+    })
+}
+
 fn unauthorized(message: &str) -> HttpRefusal {
     HttpRefusal {
         status: 401,
@@ -113,9 +141,41 @@ impl Service for Face {
 
     async fn opened(&self, session: Arc<Session>) {
         self.house.remember(&session);
+        if session.transport() == Transport::Http && session.era() == Era::Legacy {
+            let id = SessionId::new(session.id().as_str());
+            if let Err(fault) = self.house.store.save_line(&id, &saved_line(&session.saved()), self.house.now()).await {
+                tracing::warn!(fault = fault.inside(), "a session will not survive a restart");
+            }
+        }
     }
 
-    async fn closed(&self, _session: Arc<Session>, _end: End) {}
+    async fn closed(&self, session: Arc<Session>, end: End) {
+        let over = match end {
+            End::Deleted | End::Expired => true,
+            End::LineClosed | End::Shutdown => false,
+        };
+        if over && session.transport() == Transport::Http {
+            // One that stays is swept with the other old ones.
+            let _ = self.house.store.forget_line(&SessionId::new(session.id().as_str())).await;
+        }
+    }
+
+    async fn restore(&self, id: &wire::SessionId, tag: &Tag) -> Option<Saved> {
+        let line = self.house.store.saved_line(&SessionId::new(id.as_str())).await.ok()??;
+        let saved = restored(&line)?;
+        (*saved.tag_key == *tag.key).then_some(saved)
+    }
+
+    async fn mirrors(&self, session: &Arc<Session>, tool: &str) -> Option<Arc<Mirrors>> {
+        let direct = session.tag().get::<Principal>()?.surface == Surface::Direct;
+        let catalog = self.house.catalog.load();
+        catalog.by_direct_name(tool).filter(|_| direct).and_then(|listed| listed.mirrors.clone())
+    }
+
+    fn noticed(&self, session: Option<&Session>, notice: Notice) {
+        let session = session.map(|session| session.id().as_str().to_owned());
+        tracing::info!(?session, ?notice, "noticed on a line");
+    }
 
     async fn request(&self, ctx: Ctx, request: Request) -> Reply {
         let params = request.params.as_deref();

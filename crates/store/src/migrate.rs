@@ -13,12 +13,20 @@ struct Step {
     postgres: &'static str,
 }
 
-const STEPS: &[Step] = &[Step {
-    version: 1,
-    name: "records",
-    sqlite: include_str!("../migrations/sqlite/0001-records.sql"),
-    postgres: include_str!("../migrations/postgres/0001-records.sql"),
-}];
+const STEPS: &[Step] = &[
+    Step {
+        version: 1,
+        name: "records",
+        sqlite: include_str!("../migrations/sqlite/0001-records.sql"),
+        postgres: include_str!("../migrations/postgres/0001-records.sql"),
+    },
+    Step {
+        version: 2,
+        name: "lines",
+        sqlite: include_str!("../migrations/sqlite/0002-lines.sql"),
+        postgres: include_str!("../migrations/postgres/0002-lines.sql"),
+    },
+];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
