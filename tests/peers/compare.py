@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -B
 """Reads what the conformance suite wrote and says where two runs differ, check by check.
 
 compare.py DIRECT THROUGH [NAME]   both folders as `conformance … -o` left them; exit 1 on any difference
@@ -45,7 +45,7 @@ def shown(seen: list[tuple[str, str]] | None) -> str:
     return ",".join(status.lower() for status, _ in seen) if seen else "absent"
 
 
-def lines(key: tuple[str, str], seen: list[tuple[str, str]] | None) -> list[str]:
+def reasons(seen: list[tuple[str, str]] | None) -> list[str]:
     return [f"      {said}" for status, said in seen or [] if status in BAD and said]
 
 
@@ -59,7 +59,7 @@ def compare(direct: Outcomes, through: Outcomes, name: str) -> int:
     print(f"{name:12} through  {tally(through)}   differing {len(differing)}")
     for (scenario, check), one, other in differing:
         print(f"  {scenario:48} {check:58} direct {shown(one)}  through {shown(other)}")
-        print("\n".join(lines((scenario, check), other)) or "      (the suite gave no reason)")
+        print("\n".join(reasons(other)) or "      (the suite gave no reason)")
     return 1 if differing or not direct else 0
 
 
@@ -68,7 +68,7 @@ def alone(outcomes: Outcomes, name: str) -> int:
     print(f"{name:12} {tally(outcomes)}")
     for (scenario, check), seen in sorted(bad.items()):
         print(f"  {scenario:48} {check:58} {shown(seen)}")
-        print("\n".join(lines((scenario, check), seen)))
+        print("\n".join(reasons(seen)))
     return 1 if bad or not outcomes else 0
 
 

@@ -127,4 +127,5 @@ def gateway_command(peer: dict) -> Iterator[list[str]]:
     """The command that serves one upstream over stdio."""
     with folder() as home:
         configured = configuration(home, peer)
-        yield [COUNTERSIGN, "serve", "--stdio", "--config", str(configured)]
+        # Not `--config`: the Inspector takes a flag of that name for its own, wherever it stands.
+        yield ["env", f"COUNTERSIGN_CONFIG={configured}", COUNTERSIGN, "serve", "--stdio"]

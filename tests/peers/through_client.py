@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -B
 """The gateway as a client, for the conformance suite's client set.
 
 through_client.py URL
@@ -84,6 +84,8 @@ class Line:
                 print(f"{method} {params.get('name', '')}: {json.dumps(answer['error'])}", file=sys.stderr)
                 return {}
             result = answer["result"]
+            if result.get("isError"):
+                print(f"{method} {params.get('name', '')}: {json.dumps(result)[:600]}", file=sys.stderr)
             if result.get("resultType") != "input_required":
                 return result
             again = {"inputResponses": {key: reply(asked) for key, asked in result.get("inputRequests", {}).items()}}
@@ -100,7 +102,12 @@ def use_everything(line: Line, calls: dict[str, list[dict]]) -> None:
         opening = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "countersign-peer", "version": "1"}}
         offered = line.ask("initialize", opening | {"capabilities": CAPABILITIES}).get("capabilities", {})
         line.send({"method": "notifications/initialized"})
-    for tool in line.ask("tools/list", {}).get("tools", []):
+    tools = line.ask("tools/list", {}).get("tools", [])
+    schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
+    if "json_schema_echo" in schemas:
+        # This one wants to see what another tool's schema looked like when it arrived here.
+        calls["json_schema_echo"] = [{"schema": schemas.get("json_schema_2020_12_tool", {})}]
+    for tool in tools:
         for arguments in calls.get(tool["name"]) or [filled(tool["inputSchema"])]:
             line.ask("tools/call", {"name": tool["name"], "arguments": arguments})
     if "resources" in offered:
