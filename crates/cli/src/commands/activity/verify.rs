@@ -72,6 +72,10 @@ fn read(path: &Path) -> Result<Checkpoint, Trouble> {
 }
 
 fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
+    // "0 rows are as they were written" would sound like a proof.
+    if report.rows == 0 {
+        return format!("{}\n", paint(DIM, "the ledger is empty: nothing was recorded yet"));
+    }
     let head =
         head.map(|row| format!("head {} #{} {}\n", row.writer, row.sequence, row.hash)).unwrap_or_default();
     let against = match report.checkpoints {
