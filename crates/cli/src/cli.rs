@@ -8,6 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 
 use crate::answer::{Answer, Outcome, Trouble};
 use crate::commands::activity::Activity;
+use crate::commands::bench::{self, Bench, Echo};
 use crate::commands::completions::Completions;
 use crate::commands::policy::Policy;
 use crate::commands::serve::Serve;
@@ -76,6 +77,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work"
     )]
     Serve(Serve),
+    /// Measure what governing a call costs, against calling directly
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(Bench),
+    /// The echo server `bench` measures
+    #[command(hide = true)]
+    BenchEcho(Echo),
     /// Show which program this is
     #[command(after_help = "Examples:\n  countersign version\n  countersign version --json")]
     Version,
@@ -93,6 +100,8 @@ impl Command {
             Command::Policy { policy } => policy.path(),
             Command::Activity(activity) => activity.path(),
             Command::Serve(_) => "serve",
+            Command::Bench(_) => "bench",
+            Command::BenchEcho(_) => "bench-echo",
             Command::Version => "version",
             Command::Completions(_) => "completions",
         }

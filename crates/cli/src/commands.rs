@@ -1,6 +1,7 @@
 //! The commands, one file each. A command reads what it needs, asks the rooms below, and gives back an answer.
 
 pub(crate) mod activity;
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod policy;
 pub(crate) mod serve;
@@ -16,6 +17,8 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Outcome {
         Command::Activity(activity) => activity::run(activity, cli, voice),
         Command::Policy { policy } => policy::run(policy, cli),
         Command::Serve(args) => serve::run(args, cli),
+        Command::Bench(args) => bench::run(args, voice),
+        Command::BenchEcho(args) => bench::run_echo(args),
         Command::Version => version::run(),
         Command::Completions(args) => completions::run(args),
     }

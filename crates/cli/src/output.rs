@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use diagnostic::{counts, diagnostic, plural};
 pub(crate) use progress::Progress;
 pub(crate) use safe::visible;
-pub(crate) use style::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint};
+pub(crate) use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
 pub(crate) use table::{Column, Table};
 pub(crate) use time::{Zone, exact, shown, span};
 

@@ -252,7 +252,7 @@ fn absolute(folder: &std::path::Path) -> std::path::PathBuf {
 }
 
 /// A line for people, on stderr. One that can't be read by anyone is no reason to stop.
-fn banner(line: &str) {
+pub(crate) fn banner(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -17,6 +17,9 @@ pub(crate) const BOLD: Style = Style::new().bold();
 /// Matters less.
 pub(crate) const DIM: Style = Style::new().dimmed();
 
+/// As it is.
+pub(crate) const PLAIN: Style = Style::new();
+
 /// The text in a style.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")

@@ -1,0 +1,93 @@
+//! The echo server that is measured: a real MCP server on our own wire, with as many tools as wanted.
+
+use std::sync::Arc;
+
+use clap::Args;
+use countersign_wire::frame::{Reply, Request, RpcError};
+use countersign_wire::raw::{self, Raw};
+use countersign_wire::serve::{
+    Ctx, Description, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey, ServeOptions, Service, Session,
+    SessionId, StdioOptions, Tag, listen_http, serve_stdio,
+};
+use serde_json::json;
+
+use crate::answer::{Answer, Outcome};
+
+/// What the hidden command takes.
+#[derive(Args, Debug)]
+pub(crate) struct Echo {
+    /// How many tools it lists
+    #[arg(long, default_value_t = 1)]
+    tools: u32,
+
+    /// Serve HTTP and print the address, instead of stdio
+    #[arg(long)]
+    http: bool,
+}
+
+/// Serves until the line closes.
+pub(crate) fn run(args: &Echo) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| super::broken("the runtime can't be started", &error))?;
+    let service = Arc::new(EchoService { list: list(args.tools) });
+    let options = ServeOptions::new(SealKey::random());
+    let served = if args.http {
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+            let address = listener.local_addr()?;
+            super::super::serve::banner(&format!("listening on http://{address}/mcp"));
+            let front = HttpFront::new(service, HttpOptions::loopback(options));
+            listen_http(listener, front.routes("/mcp"), std::future::pending()).await
+        })
+    } else {
+        runtime.block_on(serve_stdio(service, StdioOptions::new(options, SessionId::new("echo"))))
+    };
+    served.map_err(|error| super::broken("serving ended", &error))?;
+    Ok(Answer::default())
+}
+
+struct EchoService {
+    list: Raw,
+}
+
+fn list(tools: u32) -> Raw {
+    let tool = |number: u32| {
+        let name = if number == 0 { "echo".to_owned() } else { format!("echo_{number}") };
+        json!({
+            "name": name,
+            "description": format!("Echoes the message, number {number}"),
+            "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
+            "annotations": {"readOnlyHint": true},
+        })
+    };
+    raw::to_raw(&json!({"tools": (0..tools).map(tool).collect::<Vec<_>>()}))
+}
+
+impl Service for EchoService {
+    async fn authenticate(&self, _: &Opening<'_>) -> Result<Tag, HttpRefusal> {
+        Ok(Tag::new("anyone", Arc::new(())))
+    }
+
+    async fn describe(&self, _: &Arc<Session>) -> Description {
+        Description {
+            server_info: raw::to_raw(&json!({"name": "echo", "version": "1"})),
+            capabilities: raw::to_raw(&json!({"tools": {}})),
+            instructions: None,
+            ttl_ms: 0,
+        }
+    }
+
+    async fn request(&self, _: Ctx, request: Request) -> Reply {
+        match &*request.method {
+            "tools/list" => Ok(self.list.clone()),
+            "tools/call" => {
+                let params = request.params.as_deref();
+                let message = params.and_then(|params| raw::get_in(params, &["arguments", "message"]));
+                let text = message.map_or("\"\"", |message| message.get());
+                raw::from_text(format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}]}}"))
+                    .ok_or_else(|| RpcError::invalid_params("the message is no string"))
+            }
+            other => Err(RpcError::method_not_found(other)),
+        }
+    }
+}
