@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::kit::{House, LineClient, connect, soon};
 
 #[tokio::test]
-async fn params_and_results_pass_byte_for_byte() {
+async fn invariant_nothing_dropped() {
     let (upstream, _) = connect("legacy").await;
     let (house, _events) = House::new(Some(upstream.clone()));
     let mut client = LineClient::connect(house);
