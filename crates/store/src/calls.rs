@@ -158,7 +158,8 @@ impl Store {
                 tx.append(&Entry::refused(&record, &refusal), id.clone(), now);
                 return Ok(Err(why));
             }
-            if uses.effect != Effect::Read {
+            // A read that runs no plan leaves nothing behind that a crash could make doubtful.
+            if uses.effect != Effect::Read || uses.token.is_some() {
                 let plan = uses.token.as_ref().map(|(plan, ..)| plan.as_str());
                 let values = cells![id.as_str(), plan, tx.instance, now];
                 tx.execute(

@@ -220,6 +220,7 @@ fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault>
         reads: options.reads,
         health: Arc::default(),
         since: Since { rows: 0, when: Instant::now() },
+        pace: Default::default(),
         backlog: Default::default(),
         ruined: None,
     };

@@ -24,6 +24,8 @@ use crate::options::{Cadence, ReadRows};
 
 /// Rows of reads wait this long for company, so that they do not cost a sync each.
 const COMPANY: Duration = Duration::from_millis(20);
+/// The longest a batch waits for callers that were answered together.
+const LONGEST_WAIT: Duration = Duration::from_millis(1);
 /// How often kept work is tried again while the store is broken.
 const AGAIN: Duration = Duration::from_millis(250);
 /// How much kept work is held while the store is broken.
@@ -56,6 +58,7 @@ pub(crate) struct Writer {
     pub(crate) reads: ReadRows,
     pub(crate) health: Arc<Health>,
     pub(crate) since: Since,
+    pub(crate) pace: Pace,
     pub(crate) backlog: VecDeque<Box<dyn Deed>>,
     pub(crate) ruined: Option<StoreFault>,
 }
@@ -65,6 +68,13 @@ pub(crate) struct Writer {
 pub(crate) struct Since {
     pub(crate) rows: u32,
     pub(crate) when: Instant,
+}
+
+/// What the last batch was like.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    together: usize,
+    wait: Duration,
 }
 
 /// What became of a transaction.
@@ -102,16 +112,21 @@ impl Writer {
         }
     }
 
-    /// Takes what waits. If all of it may be written a little later, waits a little for more.
+    /// Takes what waits. Where more is about to come, waits a little for it: what may be written later waits for
+    /// company, and callers that were answered together are likely to be back together.
     fn gather(&mut self, first: Box<dyn Deed>) -> Vec<Box<dyn Deed>> {
         let began = Instant::now();
         let mut urgent = first.is_urgent();
         let mut batch = vec![first];
         while batch.len() < self.group {
+            let wait = match urgent {
+                false => COMPANY,
+                true if batch.len() < self.pace.together => self.pace.wait,
+                true => Duration::ZERO,
+            };
             let next = match self.queue.try_recv() {
                 Ok(next) => next,
-                Err(_) if urgent => break,
-                Err(_) => match self.queue.recv_timeout(COMPANY.saturating_sub(began.elapsed())) {
+                Err(_) => match self.queue.recv_timeout(wait.saturating_sub(began.elapsed())) {
                     Ok(next) => next,
                     Err(_) => break,
                 },
@@ -128,7 +143,10 @@ impl Writer {
             self.settle(kept);
         }
         if !batch.is_empty() {
+            let (began, together) = (Instant::now(), batch.len());
             self.settle(batch);
+            // A small part of what a commit costs, so that waiting never costs more than it saves.
+            self.pace = Pace { together, wait: (began.elapsed() / 8).min(LONGEST_WAIT) };
         }
         if self.since.rows > 0 && self.since.when.elapsed() >= self.cadence.after {
             self.keep_checkpoint();

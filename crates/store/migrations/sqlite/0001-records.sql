@@ -50,6 +50,7 @@ CREATE INDEX ledger_kind ON ledger (kind, id);
 CREATE INDEX ledger_status ON ledger (status, id);
 CREATE INDEX ledger_upstream ON ledger (upstream, id) WHERE upstream IS NOT NULL;
 CREATE INDEX ledger_tool ON ledger (tool, id) WHERE tool IS NOT NULL;
+CREATE INDEX ledger_intent ON ledger (intent_type, id) WHERE intent_type IS NOT NULL;
 CREATE INDEX ledger_session ON ledger (session, id) WHERE session IS NOT NULL;
 CREATE INDEX ledger_principal ON ledger (principal, id) WHERE principal IS NOT NULL;
 CREATE INDEX ledger_plan ON ledger (plan_id, id) WHERE plan_id IS NOT NULL;

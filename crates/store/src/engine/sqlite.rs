@@ -41,6 +41,7 @@ impl SqliteHome {
         patience: Duration,
     ) -> Result<Self, StoreFault> {
         make_private(path).map_err(|error| from_io(&error, "the file can't be made"))?;
+        sweep(path);
         let live = live_path(path, instance);
         let lock = File::create(&live).map_err(|error| from_io(&error, "the live file can't be made"))?;
         lock.lock().map_err(|error| from_io(&error, "the live file can't be locked"))?;
@@ -137,6 +138,27 @@ fn live_path(path: &Path, instance: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!("-live-{instance}"));
     PathBuf::from(name)
+}
+
+/// Removes what processes left that did not end by themselves. Young files are left alone: one that was made this moment
+/// is not locked yet.
+fn sweep(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return;
+    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let prefix = format!("{name}-live-");
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix));
+        let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|when| when.elapsed().ok());
+        if ours
+            && age.is_some_and(|age| age > Duration::from_secs(60))
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 impl ToSql for Cell {

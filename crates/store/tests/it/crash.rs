@@ -21,7 +21,7 @@ on_both!(
 
 /// The part of a process that will be killed: eight callers append and say what was acknowledged.
 pub(crate) async fn append_for_ever() {
-    let store = same_store().await;
+    let store = same_store("main").await;
     let callers: Vec<_> = (0..8)
         .map(|caller| {
             let store = store.clone();
@@ -83,7 +83,7 @@ async fn a_killed_writer_loses_nothing_it_acknowledged(place: Place) {
 
 /// The part of a process that is killed while its calls are on their way.
 pub(crate) async fn open_and_wait(token: &str) {
-    let store = same_store().await;
+    let store = same_store("main").await;
     let planned = store.open(permit_for(&store, token, at(1)).await, at(1)).await.unwrap();
     let free = store.open(permit_at_once("free_it", "{}", at(1)), at(1)).await.unwrap();
     let run = Run {

@@ -70,10 +70,11 @@ pub(crate) fn listen() -> String {
     line.trim().to_owned()
 }
 
-pub(crate) async fn same_store() -> Store {
+/// The store of the first process, with a chain of its own where a name is given.
+pub(crate) async fn same_store(writer: &str) -> Store {
     let url = std::env::var("COUNTERSIGN_TEST_STORE").unwrap().parse().unwrap();
     let key_file = Some(std::env::var("COUNTERSIGN_TEST_KEY").unwrap().into());
-    Store::connect(&url, ConnectOptions { key_file, ..options() }).await.unwrap()
+    Store::connect(&url, ConnectOptions { key_file, writer: writer.into(), ..options() }).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
@@ -81,7 +82,7 @@ async fn another_process() {
     // In the first process there is no part to play.
     let Ok(part) = std::env::var(PART) else { return };
     match part.split_once(' ').unwrap_or((&part, "")) {
-        ("race", count) => crate::race::redeem_all(count.parse().unwrap()).await,
+        ("race", how) => crate::race::redeem_all(how).await,
         ("append", _) => crate::crash::append_for_ever().await,
         ("open", token) => crate::crash::open_and_wait(token).await,
         ("interleave", count) => append_some(count.parse().unwrap()).await,
@@ -94,7 +95,7 @@ on_both!(two_processes_share_a_chain_without_breaking_it);
 /// Appends until told to stop; says when it has done its share and how much it was in the end.
 pub(crate) async fn append_some(share: i64) {
     use countersign_core::record::{RowKind, RowStatus};
-    let store = same_store().await;
+    let store = same_store("main").await;
     let stop = tokio::task::spawn_blocking(listen);
     let mut number = 0;
     while number < share || !stop.is_finished() {

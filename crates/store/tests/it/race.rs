@@ -6,15 +6,15 @@ use std::sync::Arc;
 use countersign_core::confirm::{PlanState, Rail};
 use countersign_core::gate::token_digest;
 use countersign_store::ledger::verify;
-use countersign_store::{DecideRefused, Filter, OpenRefused, Store};
+use countersign_store::{ConnectOptions, DecideRefused, Filter, OpenRefused, Store};
 use tokio::sync::Barrier;
 
-use crate::place::{Place, is_long, is_quick, on_both};
+use crate::place::{Place, is_long, is_quick, on_both, options};
 use crate::plans::approval;
 use crate::processes::{Other, listen, same_store, say};
 use crate::world::{at, hold, hold_as, redeem};
 
-on_both!(invariant_races_end_in_sql, approvals_race_too);
+on_both!(invariant_races_end_in_sql, approvals_race_too, opposite_orders_get_answers);
 
 const THREADS: usize = 8;
 /// Tokens each contender gets permits for before anyone spends.
@@ -33,8 +33,9 @@ async fn invariant_races_end_in_sql(place: Place) {
     };
     let store = place.store().await;
     prepare(&store, count).await;
-    let part = format!("race {count}");
-    let mut others = [Other::start(&place, &part), Other::start(&place, &part)];
+    // Chains of their own: on PostgreSQL nothing but the statement itself keeps the two apart.
+    let part = |writer: &str| Other::start(&place, &format!("race {count} {writer}"));
+    let mut others = [part("one"), part("two")];
     for other in &mut others {
         assert_eq!(other.hear().as_deref(), Some("ready"));
     }
@@ -78,8 +79,10 @@ async fn prepare(store: &Store, count: usize) {
 }
 
 /// The part of another process: every thread tries every token.
-pub(crate) async fn redeem_all(count: usize) {
-    let store = same_store().await;
+pub(crate) async fn redeem_all(how: &str) {
+    let (count, writer) = how.split_once(' ').unwrap();
+    let count: usize = count.parse().unwrap();
+    let store = same_store(writer).await;
     let gate = Arc::new(Barrier::new(THREADS));
     say("ready");
     listen();
@@ -116,9 +119,51 @@ pub(crate) async fn redeem_all(count: usize) {
     }
 }
 
+async fn two_writers(place: &Place) -> (Store, Store) {
+    let named = |name: &str| ConnectOptions { writer: name.into(), ..options() };
+    (place.try_store(named("one")).await.unwrap(), place.try_store(named("two")).await.unwrap())
+}
+
+/// Two replicas decide the same plans in opposite order, many in one transaction: a deadlock is not an answer.
+async fn opposite_orders_get_answers(place: Place) {
+    let (one, other) = two_writers(&place).await;
+    for round in 0..4 {
+        let now = at(round * 10);
+        let mut plans = Vec::new();
+        for number in 0..10 {
+            let holding = hold(&one, &format!("{round}-{number}"), (round * 100 + number) as u64, now).await;
+            plans.push(holding.plan_id);
+        }
+        let answers: Vec<_> = (0..plans.len())
+            .flat_map(|number| {
+                let (yes, no) = (plans[number].clone(), plans[plans.len() - 1 - number].clone());
+                let (one, other) = (one.clone(), other.clone());
+                let yes = tokio::spawn(async move { one.approve(&yes, approval(Rail::Page, 0), now).await });
+                let no =
+                    tokio::spawn(async move { other.reject(&no, "bob".into(), Rail::Cli, None, now).await });
+                [yes, no]
+            })
+            .collect();
+        let mut decided = 0;
+        for answer in answers {
+            match answer.await.unwrap() {
+                Ok(_) => decided += 1,
+                Err(DecideRefused::NotDecided(_)) => {}
+                Err(DecideRefused::Fault(fault)) => panic!("{}", fault.inside()),
+            }
+        }
+        assert_eq!(decided, plans.len(), "each once");
+        for plan in &plans {
+            // Whoever agreed withdraws, so that the next round starts from nothing.
+            let _ = one.cancel(plan, &"agent".into(), now).await;
+        }
+    }
+    assert!(verify(&one, None).await.unwrap().is_clean());
+}
+
 /// Approve, reject, cancel and run, all at once: one of them happens.
 async fn approvals_race_too(place: Place) {
-    let (one, other) = (place.store().await, place.store().await);
+    let (one, other) = two_writers(&place).await;
     let agent = "agent".into();
     for round in 0..15 {
         let now = at(round as i64);

@@ -7,7 +7,7 @@ use countersign_core::mode::Mode;
 use countersign_core::record::Source;
 use countersign_core::role::Role;
 use countersign_store::{
-    Credential, Definition, Grants, PinState, Run, RunState, Setter, StoreUrl, secret_digest,
+    Credential, Definition, Grants, PinState, Run, RunState, SavedLine, Setter, StoreUrl, secret_digest,
 };
 use serde_json::json;
 
@@ -21,6 +21,7 @@ on_both!(
     a_pin_changes_only_to_what_was_looked_at,
     runs_are_kept_and_end_once,
     the_salt_is_made_once,
+    a_saved_line_outlives_the_store,
 );
 
 async fn grants_are_listed_and_taken_back(place: Place) {
@@ -160,6 +161,16 @@ async fn the_salt_is_made_once(place: Place) {
     let first = place.store().await.salt().to_vec();
     assert_eq!(first.len(), 64);
     assert_eq!(place.store().await.salt(), first);
+}
+
+async fn a_saved_line_outlives_the_store(place: Place) {
+    let line = SavedLine { owner: "agent".into(), saved: json!({"era": "2025-11-25"}) };
+    let id = "s1".into();
+    place.store().await.save_line(&id, &line, at(0)).await.unwrap();
+    let store = place.store().await;
+    assert_eq!(store.saved_line(&id).await.unwrap(), Some(line));
+    store.forget_line(&id).await.unwrap();
+    assert_eq!(store.saved_line(&id).await.unwrap(), None);
 }
 
 #[tokio::test]
