@@ -1,5 +1,6 @@
 //! Durable ledger rows per second: one commit per row against group commit, with 1, 8 and 64 callers, in one run on one
-//! file system, both with `synchronous = FULL`. Prints a table and JSON lines.
+//! file system, both with `synchronous = FULL`; the same on a PostgreSQL where `COUNTERSIGN_TEST_POSTGRES` names one.
+//! Prints tables and JSON lines.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -43,6 +44,7 @@ impl Way {
 }
 
 struct Measured {
+    database: &'static str,
     way: Way,
     callers: usize,
     rows_per_second: f64,
@@ -88,9 +90,8 @@ async fn append_for(store: &Store, callers: usize, span: Duration) -> (Duration,
     (began.elapsed(), took)
 }
 
-async fn measure(folder: &Path, way: Way, callers: usize) -> Measured {
-    let path = folder.join(format!("{}-{callers}.db", way.name().replace(' ', "-")));
-    let store = Store::connect(&StoreUrl::file(&path), way.options()).await.unwrap();
+async fn measure(place: &Place, way: Way, callers: usize) -> Measured {
+    let store = Store::connect(&place.url(way, callers).await, way.options()).await.unwrap();
     append_for(&store, callers, SPAN / 5).await;
     let (span, mut took) = append_for(&store, callers, SPAN).await;
     took.sort_unstable();
@@ -98,29 +99,72 @@ async fn measure(folder: &Path, way: Way, callers: usize) -> Measured {
     let report = verify(&store, None).await.unwrap();
     assert!(report.is_clean() && report.rows > took.len() as u64);
     let rows_per_second = took.len() as f64 / span.as_secs_f64();
-    Measured { way, callers, rows_per_second, p50: at(0.5), p99: at(0.99) }
+    Measured { database: place.name(), way, callers, rows_per_second, p50: at(0.5), p99: at(0.99) }
 }
 
-/// A folder on the disk the build is on: a file system in memory would measure nothing.
-fn folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ledger-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+/// Where the stores of a run are.
+enum Place {
+    /// A folder on the disk the build is on: a file system in memory would measure nothing.
+    Folder(PathBuf),
+    /// A server, in a schema of this process for each store.
+    Server(String),
 }
 
-#[tokio::main]
-async fn main() {
-    // `cargo test` builds and starts benchmarks too; it wants no measurement.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
+impl Place {
+    fn name(&self) -> &'static str {
+        match self {
+            Place::Folder(_) => "SQLite",
+            Place::Server(_) => "PostgreSQL",
+        }
     }
-    let folder = folder();
+
+    async fn url(&self, way: Way, callers: usize) -> StoreUrl {
+        match self {
+            Place::Folder(folder) => {
+                StoreUrl::file(folder.join(format!("{}-{callers}.db", way.name().replace(' ', "-"))))
+            }
+            Place::Server(server) => {
+                let schema = format!("bench_{}_{callers}_{}", std::process::id(), way.name().len());
+                run_on(server, &format!("CREATE SCHEMA {schema}")).await;
+                let join = if server.contains('?') { '&' } else { '?' };
+                format!("{server}{join}options=-c%20search_path%3D{schema}").parse().unwrap()
+            }
+        }
+    }
+
+    async fn clean_up(self) {
+        match self {
+            Place::Folder(folder) => std::fs::remove_dir_all(folder).unwrap(),
+            Place::Server(server) => {
+                let mine = format!(
+                    "DO $$ DECLARE s TEXT; BEGIN
+                       FOR s IN SELECT nspname FROM pg_namespace WHERE nspname LIKE 'bench\\_{}\\_%' LOOP
+                         EXECUTE 'DROP SCHEMA ' || s || ' CASCADE';
+                       END LOOP; END $$",
+                    std::process::id()
+                );
+                run_on(&server, &mine).await;
+            }
+        }
+    }
+}
+
+async fn run_on(server: &str, sql: &str) {
+    let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap();
+    drop(client);
+    driver.await.unwrap().unwrap();
+}
+
+async fn table(place: &Place) -> Vec<Measured> {
+    println!("\n{}:\n", place.name());
     println!("| callers | one commit per row | group commit | ratio | p50 / p99 of a row, group |");
     println!("|---|---|---|---|---|");
-    let mut lines = Vec::new();
+    let mut all = Vec::new();
     for callers in CALLERS {
-        let one = measure(&folder, Way::OneByOne, callers).await;
-        let group = measure(&folder, Way::Group, callers).await;
+        let one = measure(place, Way::OneByOne, callers).await;
+        let group = measure(place, Way::Group, callers).await;
         let millis = |span: Duration| span.as_secs_f64() * 1000.0;
         println!(
             "| {callers} | {:.0} rows/s | {:.0} rows/s | {:.1}× | {:.1} / {:.1} ms |",
@@ -130,11 +174,30 @@ async fn main() {
             millis(group.p50),
             millis(group.p99),
         );
-        lines.extend([one, group]);
+        all.extend([one, group]);
     }
-    for one in lines {
+    all
+}
+
+#[tokio::main]
+async fn main() {
+    // `cargo test` builds and starts benchmarks too; it wants no measurement.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ledger-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let server = std::env::var("COUNTERSIGN_TEST_POSTGRES").ok();
+    let mut all = Vec::new();
+    for place in [Some(Place::Folder(folder)), server.map(Place::Server)].into_iter().flatten() {
+        all.extend(table(&place).await);
+        place.clean_up().await;
+    }
+    println!();
+    for one in all {
         let line = json!({
             "benchmark": "ledger",
+            "database": one.database,
             "way": one.way.name(),
             "callers": one.callers,
             "rows_per_second": one.rows_per_second.round(),
@@ -143,5 +206,4 @@ async fn main() {
         });
         println!("{line}");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }

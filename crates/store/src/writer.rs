@@ -3,6 +3,8 @@
 
 mod chain;
 mod deed;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 use std::collections::VecDeque;

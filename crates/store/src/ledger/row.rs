@@ -35,7 +35,7 @@ impl Json {
     }
     /// The value.
     pub fn value(&self) -> Value {
-        // INVARIANT (whole values): a `Json` is made from a value or checked by `decode`.
+        // A `Json` is made from a value or checked by `decode`, so it can always be read.
         serde_json::from_str(&self.0).unwrap_or(Value::Null)
     }
 }
