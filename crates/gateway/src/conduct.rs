@@ -3,6 +3,7 @@
 
 mod confirm;
 mod run;
+pub mod series;
 
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ pub struct Conduct<'a> {
 /// Conducts a call from what was asked to its answer.
 pub async fn conduct(house: &Arc<House>, ctx: &Ctx, caller: Caller, asked: Asked) -> Answer {
     let call = Call {
-        standing: standing(house, &asked.name, &asked.brought).await,
+        // Not looked up yet, and until then not known.
+        standing: Standing::Unknown(Vec::new()),
         caller: caller.clone(),
         name: asked.name,
         arguments: asked.arguments,
@@ -86,13 +88,15 @@ struct World {
 }
 
 impl Conduct<'_> {
-    async fn go(&self, call: Call) -> Answer {
+    async fn go(&self, mut call: Call) -> Answer {
         let law = self.house.law.load_full();
         let world = match self.look(&call).await {
             Ok(world) => world,
             // What can't be looked up can't be judged: closed.
             Err(fault) => return self.refuse_unlogged(&fault.refusal()),
         };
+        // After the plan: a change found only now ends it as `tool_changed`, not as one that somebody cancelled.
+        call.standing = standing(self.house, &call.name, &call.brought).await;
         match self.judge(call, &law, &world) {
             Verdict::Go(permit) => self.run(permit).await,
             Verdict::Redeem(redemption) => self.redeem(redemption).await,
@@ -103,9 +107,9 @@ impl Conduct<'_> {
         }
     }
 
-    /// Judges under the law in force and the world as it was looked at.
-    fn judge(&self, call: Call, law: &Law, world: &World) -> Verdict {
-        let snapshot = Snapshot {
+    /// Law and world as the gate takes them.
+    fn snapshot<'s>(&'s self, law: &'s Law, world: &'s World) -> Snapshot<'s> {
+        Snapshot {
             rules: &law.rules,
             strictness: law.strictness,
             configured_mode: law.mode,
@@ -116,8 +120,12 @@ impl Conduct<'_> {
             writes: world.writes,
             schema: &self.house.schemas,
             redactor: &self.house.redactor,
-        };
-        gate::judge(call, &snapshot, self.house.now())
+        }
+    }
+
+    /// Judges under the law in force and the world as it was looked at.
+    fn judge(&self, call: Call, law: &Law, world: &World) -> Verdict {
+        gate::judge(call, &self.snapshot(law, world), self.house.now())
     }
 
     /// Reads what the gate may need. A plain read needs neither grants nor pauses, and asks the store for none.

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use countersign_core::call::Caller;
+use countersign_core::confirm::PlanState;
 use countersign_core::ids::{PlanId, PrincipalId, SessionId, UpstreamId};
 use countersign_core::mode::Mode;
 use countersign_core::redact::Redactor;
-use countersign_store::{Setter, Store, StoreFault};
+use countersign_store::{PlanFilter, PlanRow, Setter, Store, StoreFault};
 use countersign_wire::serve::Session;
 use jiff::Timestamp;
 use tokio::sync::{broadcast, watch};
@@ -105,6 +106,42 @@ impl House {
         self.store.set_mode(&setter, mode, self.now()).await?;
         let key = (caller.principal.clone(), caller.session.clone());
         self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
+        Ok(())
+    }
+
+    /// A plan as it stands now: one whose time ran out is closed first.
+    pub async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreFault> {
+        let row = self.store.plan(id).await?;
+        if !row.as_ref().is_some_and(|row| self.is_late(row)) {
+            return Ok(row);
+        }
+        self.close_late().await?;
+        self.store.plan(id).await
+    }
+
+    /// The principal's plans that wait for a decision, newest first.
+    pub async fn pending_plans(&self, principal: &PrincipalId) -> Result<Vec<PlanRow>, StoreFault> {
+        let wanted = PlanFilter {
+            state: Some(PlanState::Pending),
+            principal: Some(principal.clone()),
+            ..PlanFilter::default()
+        };
+        let rows = self.store.plans(wanted.clone()).await?;
+        if !rows.iter().any(|row| self.is_late(row)) {
+            return Ok(rows);
+        }
+        self.close_late().await?;
+        self.store.plans(wanted).await
+    }
+
+    fn is_late(&self, row: &PlanRow) -> bool {
+        matches!(row.state, PlanState::Pending | PlanState::Approved) && row.plan.expires <= self.now()
+    }
+
+    async fn close_late(&self) -> Result<(), StoreFault> {
+        for plan in self.store.expire(self.now()).await? {
+            self.announce(plan);
+        }
         Ok(())
     }
 

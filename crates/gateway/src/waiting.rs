@@ -40,7 +40,7 @@ async fn wait(
     let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let mut told = start;
     loop {
-        match house.store.plan(plan).await {
+        match house.plan(plan).await {
             Ok(Some(row)) if enough(row.state) => return true,
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return false,

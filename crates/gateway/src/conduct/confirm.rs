@@ -76,16 +76,17 @@ impl Conduct<'_> {
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
             return self.bring_back(draft, &token).await;
         }
-        Answer::Envelope(self.confirmation_required(&draft, &plan, &holding, &token, law))
+        Answer::Envelope(self.ask_for(&plan, &holding, &token, law, draft.warnings))
     }
 
-    fn confirmation_required(
+    /// The answer of phase 1: what would happen, the token, and who has to agree.
+    pub(super) fn ask_for(
         &self,
-        draft: &Draft,
         plan: &Plan,
         holding: &Holding,
         token: &str,
         law: &Law,
+        warnings: Vec<String>,
     ) -> countersign_core::envelope::Envelope {
         let person = plan.need.strength > Strength::Caller;
         let confirm = json!({
@@ -118,7 +119,7 @@ impl Conduct<'_> {
                 &[NextAction::AskPerson, NextAction::WaitForApproval, NextAction::ReissueWithToken]
             }
         };
-        envelope.with("next_actions", json!(next)).warn(draft.warnings.clone())
+        envelope.with("next_actions", json!(next)).warn(warnings)
     }
 
     /// Phase 2: the preview again where the upstream made it, then spend and run.
@@ -145,12 +146,11 @@ impl Conduct<'_> {
         let mut call = draft.call;
         call.brought.token = Some(token.to_owned());
         call.brought.yes = Some(true);
-        call.standing = super::standing(self.house, &call.name, &call.brought).await;
         Box::pin(self.go(call)).await
     }
 
     /// The preview of a draft: the upstream's own, or computed from the call.
-    async fn preview(&self, draft: &Draft) -> Result<Preview, Refusal> {
+    pub(super) async fn preview(&self, draft: &Draft) -> Result<Preview, Refusal> {
         match draft.dry_run() {
             None => Ok(draft.computed_preview()),
             Some(dry) => self.dry_run(&draft.call.name.upstream, &dry, &draft.style).await,
@@ -191,7 +191,7 @@ impl Conduct<'_> {
     }
 
     /// Asks the host's user interface where the client offers it and its word is enough. Silence decides nothing.
-    async fn ask_host(&self, plan: &Plan, holding: &Holding) -> bool {
+    pub(super) async fn ask_host(&self, plan: &Plan, holding: &Holding) -> bool {
         if plan.need.strength > Strength::Host || plan.need.kind == Kind::Type {
             return false;
         }
@@ -223,7 +223,7 @@ impl Conduct<'_> {
     }
 
     /// Waits for a decision as long as the call allows, with progress meanwhile; true once there is one.
-    async fn waited(&self, holding: &Holding) -> bool {
+    pub(super) async fn waited(&self, holding: &Holding) -> bool {
         let Some(seconds) = self.wait_seconds.filter(|seconds| *seconds > 0.0) else { return false };
         crate::waiting::until_decided(self.house, self.ctx, &holding.plan_id, seconds).await
     }

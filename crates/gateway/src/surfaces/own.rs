@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_core::call::Caller;
 use countersign_core::config::Surface;
-use countersign_core::confirm::PlanState;
+use countersign_core::confirm::{Brought, PlanState};
 use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
 use countersign_core::gate::{mode_within, parse_mode};
@@ -13,7 +13,7 @@ use countersign_core::intent::Variant;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
 use countersign_core::strict_json;
-use countersign_store::{PlanFilter, PlanRow, Run};
+use countersign_store::{PlanRow, Run};
 use countersign_wire::raw;
 use countersign_wire::serve::Ctx;
 use serde_json::value::RawValue;
@@ -23,6 +23,8 @@ use super::definitions::{self, USAGE};
 use super::refuse_unread;
 use crate::answer::Answer;
 use crate::asked::invalid;
+use crate::conduct::Conduct;
+use crate::conduct::series::AskedSeries;
 use crate::house::House;
 use crate::search::Query;
 use crate::upstreams::Condition;
@@ -42,7 +44,17 @@ pub async fn call(
     name: &str,
     params: &RawValue,
 ) -> Answer {
-    let result = match arguments(name, params) {
+    let given = arguments(name, params);
+    if let ("draft_plan" | "run_plan", Ok(given)) = (name, &given) {
+        match series(house, ctx, &caller, name, given).await {
+            Ok(answer) => return answer,
+            Err(refusal) => {
+                let tool = FullName::new("countersign", name);
+                return refuse_unread(house, &caller, tool, None, name, refusal, params).await;
+            }
+        }
+    }
+    let result = match given {
         Ok(given) => answer(house, ctx, &caller, surface, name, &given).await,
         Err(refusal) => Err(refusal),
     };
@@ -53,6 +65,40 @@ pub async fn call(
             refuse_unread(house, &caller, tool, None, name, refusal, params).await
         }
     }
+}
+
+/// Plans of several steps go their own way: they answer with a plan, or with what became of its steps.
+async fn series(
+    house: &Arc<House>,
+    ctx: &Ctx,
+    caller: &Caller,
+    name: &str,
+    given: &Map<String, Value>,
+) -> Result<Answer, Refusal> {
+    let wait_seconds = match given.get("wait_seconds") {
+        None | Some(Value::Null) => None,
+        Some(wait) => {
+            let seconds = wait.as_f64().filter(|seconds| (0.0..=600.0).contains(seconds));
+            Some(seconds.ok_or_else(|| invalid("wait_seconds", "must be a number from 0 to 600"))?)
+        }
+    };
+    let conduct =
+        Conduct { house, ctx, caller: caller.clone(), command: name.to_owned(), wait_seconds, rest: None };
+    if name == "draft_plan" {
+        return Ok(conduct.draft_series(AskedSeries::read(given)?).await);
+    }
+    let text = |field: &str| match given.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(invalid(field, "must be a string")),
+    };
+    let yes = match given.get("yes") {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(yes)) => Some(*yes),
+        Some(_) => return Err(invalid("yes", "must be true or false")),
+    };
+    let brought = Brought { token: text("confirm_token")?, yes, text: text("confirm_text")? };
+    Ok(conduct.run_series(&PlanId::new(required(given, "plan_id")?), brought).await)
 }
 
 async fn answer(
@@ -181,12 +227,7 @@ async fn set_mode(
 
 async fn get_status(house: &Arc<House>, caller: &Caller, surface: Surface) -> Result<Envelope, Refusal> {
     let mode = house.session_mode(caller).await.map_err(|fault| fault.refusal())?;
-    let wanted = PlanFilter {
-        state: Some(PlanState::Pending),
-        principal: Some(caller.principal.clone()),
-        ..PlanFilter::default()
-    };
-    let pending = house.store.plans(wanted).await.map_err(|fault| fault.refusal())?;
+    let pending = house.pending_plans(&caller.principal).await.map_err(|fault| fault.refusal())?;
     let catalog = house.catalog.load();
     let upstreams: Vec<Value> = house
         .upstreams
@@ -218,7 +259,7 @@ async fn get_status(house: &Arc<House>, caller: &Caller, surface: Surface) -> Re
 
 /// The plan, if it is of this principal: another's looks like none.
 async fn own_plan(house: &House, caller: &Caller, id: &PlanId) -> Result<PlanRow, Refusal> {
-    let row = house.store.plan(id).await.map_err(|fault| fault.refusal())?;
+    let row = house.plan(id).await.map_err(|fault| fault.refusal())?;
     row.filter(|row| row.plan.principal == caller.principal).ok_or_else(|| {
         Refusal::new(
             Code::PlanNotFound,
