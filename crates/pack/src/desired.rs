@@ -31,6 +31,8 @@ pub struct Output {
     pub module_ids: Vec<String>,
     /// Its root, by its place in the list.
     pub root: usize,
+    /// The name of the module's file it comes from.
+    pub source: String,
 }
 
 /// Everything as it should be.
@@ -102,9 +104,9 @@ impl Desired {
         let key = (target, wanted.path);
         match self.outputs.get_mut(&key) {
             None => {
-                let Wanted { content, mut module_ids, root, .. } = wanted;
+                let Wanted { content, mut module_ids, root, source, .. } = wanted;
                 module_ids.sort();
-                self.outputs.insert(key, Output { content, digest, module_ids, root });
+                self.outputs.insert(key, Output { content, digest, module_ids, root, source });
             }
             Some(known) if known.digest == digest => {
                 known.module_ids.extend(wanted.module_ids);

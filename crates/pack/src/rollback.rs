@@ -50,6 +50,24 @@ pub struct Restored {
     content: Option<Content>,
 }
 
+impl Restored {
+    /// As programs read it.
+    pub fn to_value(&self) -> serde_json::Value {
+        let op = match (self.before, self.after) {
+            (None, _) => "create",
+            (Some(_), Some(_)) => "update",
+            (Some(_), None) => "delete",
+        };
+        let mut entry = serde_json::Map::new();
+        entry.insert("target".into(), self.target.as_str().into());
+        entry.insert("op".into(), op.into());
+        crate::reply::put_path(&mut entry, "path", &self.path);
+        entry.insert("before_sha256".into(), self.before.map(|digest| digest.hex()).into());
+        entry.insert("after_sha256".into(), self.after.map(|digest| digest.hex()).into());
+        serde_json::Value::Object(entry)
+    }
+}
+
 impl Return {
     /// Where it goes back to.
     pub fn to(&self) -> &str {

@@ -49,6 +49,8 @@ pub struct Wanted {
     pub content: Content,
     /// For which modules.
     pub module_ids: Vec<String>,
+    /// The name of the module's file it comes from.
+    pub source: String,
 }
 
 /// What a target is asked with.
@@ -92,9 +94,10 @@ impl Layout {
         self.roots.len() - 1
     }
 
-    fn file(&mut self, root: usize, name: &str, content: Content, module_ids: Vec<String>) {
+    fn file(&mut self, root: usize, name: &str, source: &str, content: Content, module_ids: Vec<String>) {
         if let Some(folder) = self.roots.get(root) {
-            self.files.push(Wanted { path: folder.path.join(name), root, content, module_ids });
+            let (path, source) = (folder.path.join(name), source.to_owned());
+            self.files.push(Wanted { path, root, content, module_ids, source });
         }
     }
 
@@ -103,7 +106,13 @@ impl Layout {
         for module in request.of(ModuleType::Skill) {
             let folder = skill_name(module);
             for (name, file) in &module.files {
-                self.file(root, &format!("{folder}/{name}"), file.content.clone(), vec![module.id.clone()]);
+                self.file(
+                    root,
+                    &format!("{folder}/{name}"),
+                    name,
+                    file.content.clone(),
+                    vec![module.id.clone()],
+                );
             }
         }
     }
@@ -118,8 +127,8 @@ impl Layout {
     ) {
         for module in request.of(kind) {
             if let Some((name, file)) = module.markdown() {
-                let name = name.rsplit('/').next().unwrap_or(name);
-                self.file(root, &rename(name), file.content.clone(), vec![module.id.clone()]);
+                let last = name.rsplit('/').next().unwrap_or(name);
+                self.file(root, &rename(last), name, file.content.clone(), vec![module.id.clone()]);
             }
         }
     }
@@ -129,7 +138,7 @@ impl Layout {
         let modules: Vec<&Rendered> = request.of(ModuleType::Instructions).collect();
         let ids = modules.iter().map(|module| module.id.clone()).collect();
         if let Some(content) = joined(request.system, &modules)? {
-            self.file(root, name, content, ids);
+            self.file(root, name, "AGENTS.md", content, ids);
         }
         Ok(())
     }

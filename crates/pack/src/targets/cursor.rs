@@ -25,6 +25,7 @@ pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
         layout.file(
             root,
             &format!("{}.mdc", fs_key(&module.id)),
+            "AGENTS.md",
             Content::Bytes(rule),
             vec![module.id.clone()],
         );

@@ -1,0 +1,324 @@
+//! Proposals: an edited file becomes an overlay of the module it came from, committed on a branch of its own. The user's branch
+//! and what is deployed stay as they are.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use countersign_core::digest::Digest;
+use countersign_core::refusal::{Code, Refusal};
+use serde_json::{Map, Value, json};
+
+use super::section;
+use crate::git::Git;
+use crate::manifest::{Manifest, Target};
+use crate::overlay::{self, Fill, Layer, OverlayKind};
+use crate::place::{Place, Project, posix};
+use crate::plan::{Change, Op};
+use crate::render::TEXT_LIMIT;
+use crate::reply::{Reply, put_path};
+use crate::stop::{Outcome, Stop};
+use crate::survey::Survey;
+use crate::system::{self, System};
+
+/// An edit that can become an overlay.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Of which module.
+    pub module_id: String,
+    /// Found in a file of which target.
+    pub target: Target,
+    /// Found where.
+    pub path: PathBuf,
+    /// Of which file of the module.
+    pub source: String,
+    /// What the module's file would be.
+    pub content: Vec<u8>,
+}
+
+/// Why an edit can't.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The file is gone: there is nothing to propose.
+    Missing,
+    /// Several modules are behind the file, and the markers do not say which one was edited.
+    MultiModule,
+    /// The same file of the module was edited differently in two places.
+    Conflicting,
+    /// The module has an overlay of patches in that scope, and whole files don't mix with patches.
+    PatchOverlay,
+}
+
+impl Why {
+    /// The stable word.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Why::Missing => "missing",
+            Why::MultiModule => "multi_module_output",
+            Why::Conflicting => "conflicting_edits",
+            Why::PatchOverlay => "patch_overlay",
+        }
+    }
+    const fn message(self) -> &'static str {
+        match self {
+            Why::Missing => "the deployed file is gone",
+            Why::MultiModule => "several modules are behind the file and its section markers can't be read",
+            Why::Conflicting => "the same file of the module was edited differently elsewhere",
+            Why::PatchOverlay => "the module's overlay in this scope is made of patches",
+        }
+    }
+    const fn next(self) -> &'static str {
+        match self {
+            Why::Missing => "evolve_restore",
+            Why::MultiModule => "edit_module",
+            Why::Conflicting => "resolve_by_hand",
+            Why::PatchOverlay => "edit_patch",
+        }
+    }
+}
+
+/// An edit that is left out.
+#[derive(Clone, Debug)]
+pub struct Skipped {
+    /// Why.
+    pub why: Why,
+    /// Of which target.
+    pub target: Target,
+    /// Which file.
+    pub path: PathBuf,
+    /// For which modules.
+    pub module_ids: Vec<String>,
+}
+
+/// What could be proposed.
+#[derive(Clone, Debug, Default)]
+pub struct Proposal {
+    /// What would become an overlay.
+    pub candidates: Vec<Candidate>,
+    /// What would not.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Looks for edits. Writes nothing.
+pub fn survey_proposal(
+    place: &Place,
+    survey: &Survey,
+    module_id: Option<&str>,
+    layer: Layer,
+    system: &dyn System,
+) -> Outcome<Proposal> {
+    let mut proposal = Proposal::default();
+    let mut seen: BTreeMap<(String, String), Digest> = BTreeMap::new();
+    for change in survey.plan.changes.iter().filter(|change| change.op != Op::Delete) {
+        let Some(output) = survey.desired.outputs.get(&(change.target, change.path.clone())) else {
+            continue;
+        };
+        let recorded = survey.actual.managed.get(&(change.target, change.path.clone())).copied().flatten();
+        // As it was deployed: the module has moved on, nobody edited the file.
+        if recorded.is_some() && recorded == change.before {
+            continue;
+        }
+        let ids: Vec<String> =
+            output.module_ids.iter().filter(|id| module_id.is_none_or(|only| only == *id)).cloned().collect();
+        if ids.is_empty() {
+            continue;
+        }
+        let skip =
+            |why| Skipped { why, target: change.target, path: change.path.clone(), module_ids: ids.clone() };
+        if change.op == Op::Create {
+            // Never deployed is not missing.
+            if recorded.is_some() {
+                proposal.skipped.push(skip(Why::Missing));
+            }
+            continue;
+        }
+        let Some(found) = edits(survey, change, &ids, output.module_ids.len(), system)? else {
+            proposal.skipped.push(skip(Why::MultiModule));
+            continue;
+        };
+        for candidate in found {
+            let key = (candidate.module_id.clone(), candidate.source.clone());
+            let digest = Digest::plain(&candidate.content);
+            let folder = overlay::folder(place, &survey.project, layer, &candidate.module_id);
+            if folder.is_dir() && overlay::kind(system, &folder)? == OverlayKind::Patch {
+                proposal.skipped.push(skip(Why::PatchOverlay));
+                continue;
+            }
+            match seen.get(&key) {
+                None => {
+                    seen.insert(key, digest);
+                    proposal.candidates.push(candidate);
+                }
+                Some(known) if *known == digest => {}
+                Some(_) => proposal.skipped.push(skip(Why::Conflicting)),
+            }
+        }
+    }
+    Ok(proposal)
+}
+
+/// The edits in one file, module by module; none if it can't be told whose they are.
+fn edits(
+    survey: &Survey,
+    change: &Change,
+    ids: &[String],
+    behind: usize,
+    system: &dyn System,
+) -> Outcome<Option<Vec<Candidate>>> {
+    let bytes = system::read(system, &change.path, TEXT_LIMIT)
+        .map_err(|error| Stop::io("read", &change.path, &error))?;
+    let Some(output) = survey.desired.outputs.get(&(change.target, change.path.clone())) else {
+        return Ok(None);
+    };
+    let candidate = |module_id: &str, content: Vec<u8>| Candidate {
+        module_id: module_id.to_owned(),
+        target: change.target,
+        path: change.path.clone(),
+        source: output.source.clone(),
+        content,
+    };
+    if behind == 1 {
+        let content = if change.target == Target::Cursor { without_head(bytes) } else { bytes };
+        return Ok(Some(ids.iter().map(|id| candidate(id, content.clone())).collect()));
+    }
+    let (Ok(now), Ok(was)) = (String::from_utf8(bytes), output.content.bytes(system, TEXT_LIMIT)) else {
+        return Ok(None);
+    };
+    let Ok(was) = String::from_utf8(was) else { return Ok(None) };
+    let mut found = Vec::new();
+    for id in ids {
+        match (section(&now, id), section(&was, id)) {
+            (Some(now), Some(was)) if now == was => {}
+            (Some(now), Some(_)) => found.push(candidate(id, now.into_bytes())),
+            (None, _) | (_, None) => return Ok(None),
+        }
+    }
+    Ok(if found.is_empty() { None } else { Some(found) })
+}
+
+/// A rule of Cursor without the head we put in front.
+fn without_head(bytes: Vec<u8>) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&bytes);
+    let rest = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n")).map(|(_, body)| body);
+    match rest {
+        Some(body) => body.strip_prefix('\n').unwrap_or(body).as_bytes().to_vec(),
+        None => bytes,
+    }
+}
+
+impl Proposal {
+    /// The answer when nothing is written.
+    pub fn reply(&self, reason: &str) -> Reply {
+        let candidates: Vec<Value> = self
+            .candidates
+            .iter()
+            .map(|candidate| {
+                let mut entry = Map::new();
+                entry.insert("module_id".into(), candidate.module_id.as_str().into());
+                entry.insert("target".into(), candidate.target.as_str().into());
+                put_path(&mut entry, "path", &candidate.path);
+                Value::Object(entry)
+            })
+            .collect();
+        Reply::default()
+            .with("created", false)
+            .with("reason", reason)
+            .with("candidates", candidates)
+            .with("skipped", self.skipped_value())
+            .with("summary", self.summary())
+    }
+
+    /// Why nothing can be proposed, if nothing can.
+    pub fn nothing(&self) -> Option<&'static str> {
+        match (self.candidates.is_empty(), self.skipped.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some("no_drift"),
+            (true, false) => Some("no_proposeable_drift"),
+        }
+    }
+
+    fn summary(&self) -> Value {
+        let missing = self.skipped.iter().filter(|skipped| skipped.why == Why::Missing).count();
+        let multi = self.skipped.iter().filter(|skipped| skipped.why == Why::MultiModule).count();
+        json!({
+            "drifted_proposeable": self.candidates.len(),
+            "drifted_skipped": self.skipped.len(),
+            "skipped_missing": missing,
+            "skipped_multi_module": multi,
+        })
+    }
+
+    fn skipped_value(&self) -> Value {
+        let entries = self.skipped.iter().map(|skipped| {
+            let mut entry = Map::new();
+            entry.insert("reason".into(), skipped.why.code().into());
+            entry.insert("reason_code".into(), skipped.why.code().into());
+            entry.insert("reason_message".into(), skipped.why.message().into());
+            entry.insert("next_actions".into(), json!([skipped.why.next()]));
+            entry.insert("target".into(), skipped.target.as_str().into());
+            put_path(&mut entry, "path", &skipped.path);
+            entry.insert("module_ids".into(), json!(skipped.module_ids));
+            if let [only] = skipped.module_ids.as_slice() {
+                entry.insert("module_id".into(), only.as_str().into());
+            }
+            Value::Object(entry)
+        });
+        entries.collect()
+    }
+}
+
+/// Commits the candidates as overlays on a new branch and goes back to the branch that was checked out.
+pub fn propose(
+    place: &Place,
+    manifest: &Manifest,
+    project: &Project,
+    proposal: &Proposal,
+    layer: Layer,
+    branch: &str,
+    system: &dyn System,
+) -> Outcome<Reply> {
+    let git = Git::own(place);
+    git.require_repo()?;
+    git.require_clean()?;
+    let home = git.branch()?;
+    if branch.starts_with('-') || !git.try_run(&["check-ref-format", "--branch", branch])?.0 {
+        return Err(Refusal::new(Code::ArgumentsInvalid, format!("`{branch}` is not a branch name"))
+            .with("field", "branch")
+            .into());
+    }
+    git.run(&["checkout", "--quiet", "-b", branch])?;
+    let mut files = Vec::new();
+    let mut folders = Vec::new();
+    for candidate in &proposal.candidates {
+        let module = manifest.module(&candidate.module_id)?;
+        let made = overlay::edit(place, project, module, layer, OverlayKind::Dir, Fill::Sparse, system)?;
+        let path = made.folder.join(&candidate.source);
+        system::write_whole(system, &path, &candidate.content)
+            .map_err(|error| Stop::io("write", &path, &error))?;
+        files.push(path.strip_prefix(&place.repo).unwrap_or(&path).to_path_buf());
+        folders.push(posix(made.folder.strip_prefix(&place.repo).unwrap_or(&made.folder)));
+    }
+    folders.sort();
+    folders.dedup();
+    let mut add = vec!["add", "--force", "--"];
+    add.extend(folders.iter().map(String::as_str));
+    git.run(&add)?;
+    let message = format!("chore(evolve): propose {layer} overlays for {} edited files", files.len());
+    let (committed, _, said) = git.try_run(&["commit", "--quiet", "-m", &message])?;
+    let mut warnings = Vec::new();
+    if committed {
+        git.run(&["checkout", "--quiet", &home])?;
+    } else {
+        // The edits are on the branch; only a name and an address are missing, most likely.
+        let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
+        warnings.push(format!(
+            "git could not commit ({line}); the changes are on branch `{branch}`, commit them there"
+        ));
+    }
+    let text: Vec<String> = files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let reply = Reply::default().with("created", true).with("branch", branch).with("scope", layer.as_str());
+    let reply = reply
+        .with("files_posix", files.iter().map(|path| posix(path)).collect::<Vec<_>>())
+        .with("files", text);
+    let reply = reply.with("skipped", proposal.skipped_value()).with("summary", proposal.summary());
+    Ok(reply.with("committed", committed).warn(warnings))
+}

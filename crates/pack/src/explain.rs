@@ -1,0 +1,71 @@
+//! Where things come from: for each change or drift the modules and the overlay layer behind it. Only looks.
+
+use serde_json::{Map, Value, json};
+
+use crate::desired::{Desired, Key};
+use crate::reply::{Reply, put_path};
+use crate::status::Drift;
+use crate::survey::Survey;
+use crate::words::words;
+
+words! {
+    /// What is explained.
+    pub enum ExplainKind("kind") {
+        /// The changes of a plan.
+        Plan = "plan",
+        /// The same, by another name.
+        Diff = "diff",
+        /// The drift.
+        Status = "status",
+    }
+}
+
+/// The answer of `explain plan` and `explain diff`.
+pub fn changes(survey: &Survey) -> Reply {
+    let changes: Vec<Value> = survey
+        .plan
+        .changes
+        .iter()
+        .map(|change| {
+            let mut entry = Map::new();
+            entry.insert("op".into(), change.op.as_str().into());
+            entry.insert("target".into(), change.target.as_str().into());
+            put_path(&mut entry, "path", &change.path);
+            entry.insert("reason".into(), change.reason.into());
+            entry.insert("modules".into(), modules(&survey.desired, &(change.target, change.path.clone())));
+            Value::Object(entry)
+        })
+        .collect();
+    Reply::new(survey.head()).with("changes", changes).warn(survey.warnings.clone())
+}
+
+/// The answer of `explain status`.
+pub fn drift(survey: &Survey, drift: &[Drift], warnings: Vec<String>) -> Reply {
+    let drift: Vec<Value> = drift
+        .iter()
+        .map(|item| {
+            let mut entry = item.to_value();
+            let wanted = survey.desired.outputs.get(&(item.target, item.path.clone()));
+            let ids = wanted.map_or(&item.module_ids, |output| &output.module_ids);
+            entry.insert("modules".into(), json!(ids));
+            Value::Object(entry)
+        })
+        .collect();
+    Reply::new(survey.head()).with("drift", drift).warn(warnings)
+}
+
+fn modules(desired: &Desired, key: &Key) -> Value {
+    let Some(output) = desired.outputs.get(key) else { return json!([]) };
+    let behind = desired.modules.iter().filter(|module| output.module_ids.contains(&module.id));
+    behind
+        .map(|module| {
+            let layer = module.files.get(&output.source).and_then(|file| file.layer);
+            json!({
+                "module_id": module.id,
+                "module_type": module.kind,
+                "layer": layer.map_or("upstream", |layer| layer.as_str()),
+                "module_path": output.source,
+            })
+        })
+        .collect()
+}

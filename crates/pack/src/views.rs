@@ -1,0 +1,107 @@
+//! What commands and tools have in common: an answer from a survey, an apply, a way back. Both doors say the same because both
+//! come here.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::deploy::{self, Confirmed};
+use crate::desired::Selection;
+use crate::evolve;
+use crate::manifest::Manifest;
+use crate::overlay::Layer;
+use crate::place::Place;
+use crate::reply::Reply;
+use crate::stop::Outcome;
+use crate::survey::{Survey, survey};
+use crate::system::System;
+use crate::{diff as diffs, rollback as back};
+
+/// The answer of `diff`.
+pub fn diff(survey: &Survey, system: &dyn System) -> Outcome<Reply> {
+    let (files, warnings) = diffs::files_value(&diffs::diffs(survey, system)?);
+    Ok(Reply::new(survey.data()).with("files", files).warn(survey.warnings.clone()).warn(warnings))
+}
+
+/// The answer of `preview`.
+pub fn preview(survey: &Survey, with_diff: bool, system: &dyn System) -> Outcome<Reply> {
+    let plan = json!({"changes": survey.plan.changes_value(), "summary": survey.plan.summary()});
+    let mut reply = Reply::new(survey.head()).with("plan", plan).warn(survey.warnings.clone());
+    if with_diff {
+        let (files, warnings) = diffs::files_value(&diffs::diffs(survey, system)?);
+        let diff =
+            json!({"changes": survey.plan.changes_value(), "summary": survey.plan.summary(), "files": files});
+        reply = reply.with("diff", diff).warn(warnings);
+    }
+    Ok(reply)
+}
+
+/// Applies a plan that was agreed to and answers as `deploy` does.
+pub fn applied(confirmed: &Confirmed, place: &Place, system: &dyn System) -> Outcome<Reply> {
+    let survey = confirmed.survey();
+    let head = |applied: bool| {
+        let mut data = serde_json::Map::new();
+        data.insert("applied".into(), applied.into());
+        data.append(&mut survey.data());
+        Reply::new(data).warn(survey.warnings.clone())
+    };
+    if !deploy::is_needed(survey) {
+        return Ok(head(false).with("reason", "no_changes"));
+    }
+    let applied = deploy::deploy(confirmed, place, system, Timestamp::now())?;
+    Ok(head(true).with("snapshot_id", applied.snapshot_id))
+}
+
+/// Goes back and answers as `rollback` does.
+pub fn rollback(place: &Place, to: &str, system: &dyn System) -> Outcome<Reply> {
+    let plan = back::plan(place, to, system)?;
+    let applied = back::go(&plan, place, system, Timestamp::now())?;
+    let files: Vec<Value> = plan.changes().iter().map(back::Restored::to_value).collect();
+    Ok(Reply::default()
+        .with("rolled_back_to", to)
+        .with("event_snapshot_id", applied.snapshot_id)
+        .with("changes", files))
+}
+
+/// What is to be proposed.
+#[derive(Clone, Debug)]
+pub struct ProposeRequest {
+    /// Only edits of this module.
+    pub module_id: Option<String>,
+    /// As overlays of this layer.
+    pub layer: Layer,
+    /// On this branch; one is named where none is.
+    pub branch: Option<String>,
+}
+
+/// Proposes edits and answers as `evolve propose` does.
+pub fn propose(
+    place: &Place,
+    selection: &Selection,
+    request: &ProposeRequest,
+    system: &dyn System,
+) -> Outcome<Reply> {
+    let now = Timestamp::now();
+    let survey = survey(place, selection, system, now)?;
+    let found = evolve::survey_proposal(place, &survey, request.module_id.as_deref(), request.layer, system)?;
+    if let Some(reason) = found.nothing() {
+        return Ok(found.reply(reason));
+    }
+    let (manifest, _) = Manifest::load(place)?;
+    let branch = request.branch.clone().unwrap_or_else(|| branch_name(&found, request.layer, now));
+    evolve::propose(place, &manifest, &survey.project, &found, request.layer, &branch, system)
+}
+
+/// `evolve/propose-<scope>-<module|multi>-<time>-<nanos>`.
+fn branch_name(found: &evolve::Proposal, layer: Layer, now: Timestamp) -> String {
+    let mut ids: Vec<&str> = found.candidates.iter().map(|candidate| candidate.module_id.as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let of: String = match ids.as_slice() {
+        [only] => only.chars().map(plain).collect(),
+        _ => "multi".to_owned(),
+    };
+    let time = now.to_string().replace(['-', ':'], "");
+    let (seconds, _) = time.split_once('.').unwrap_or((time.trim_end_matches('Z'), ""));
+    format!("evolve/propose-{layer}-{of}-{seconds}Z-{}", now.subsec_nanosecond())
+}
