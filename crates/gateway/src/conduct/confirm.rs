@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_core::confirm::{Approval, Kind, Rail, Strength};
+use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength};
 use countersign_core::gate::{Draft, DryRun, Redemption, Refused, token_digest};
 use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::plan::{Plan, Preview, PreviewSource};
@@ -195,6 +195,10 @@ impl Conduct<'_> {
         if plan.need.strength > Strength::Host || plan.need.kind == Kind::Type {
             return false;
         }
+        // A plan that was joined may have been decided already: nobody is asked twice.
+        if holding.state != PlanState::Pending {
+            return false;
+        }
         let params = raw::to_raw(&json!({
             "mode": "form",
             "message": question(plan, &self.house.redactor),
@@ -203,8 +207,14 @@ impl Conduct<'_> {
         if !self.ctx.can_ask("elicitation/create", Some(&params)) {
             return false;
         }
-        let asked = self.ctx.ask("elicitation/create", Some(&params));
-        let Ok(Ok(answer)) = tokio::time::timeout(HOST_PATIENCE, asked).await else { return false };
+        // Whoever answers first decides: a person elsewhere need not wait for a host that shows nothing.
+        let decided =
+            crate::waiting::until_decided(self.house, self.ctx, &holding.plan_id, HOST_PATIENCE.as_secs_f64());
+        let answer = tokio::select! {
+            answer = self.ctx.ask("elicitation/create", Some(&params)) => answer,
+            decided = decided => return decided,
+        };
+        let Ok(answer) = answer else { return false };
         let (store, now) = (&self.house.store, self.house.now());
         let host = PrincipalId::new(format!("host:{}", plan.principal));
         // A decision that comes too late changes nothing: the first one shows.
