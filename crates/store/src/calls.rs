@@ -11,6 +11,7 @@ use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::role::Role;
 use countersign_core::words::UnknownWord;
 use jiff::Timestamp;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::{cells, json_text};
 use crate::fault::StoreFault;
@@ -144,8 +145,11 @@ impl Store {
         let uses = Uses::of(&permit).map_err(OpenRefused::Fault)?;
         let ledger_id = self.mint(now);
         let row = Entry::of_call(permit.record(), RowStatus::Allowed);
-        if permit.effect() == Effect::Read && uses.nothing() && self.may_follow() {
-            self.append_soon(row, ledger_id.clone(), now).map_err(OpenRefused::Fault)?;
+        if permit.effect() == Effect::Read
+            && uses.nothing()
+            && let Some(place) = self.may_follow()
+        {
+            self.append_soon(place, row, ledger_id.clone(), now).map_err(OpenRefused::Fault)?;
             return Ok(Opened { permit, ledger_id });
         }
         let (id, record) = (ledger_id.clone(), permit.record().clone());
@@ -200,8 +204,11 @@ impl Store {
         if outcome.status == Ended::Unknown {
             row = row.with_fact("outcome", "unknown");
         }
-        if opened.permit.effect() == Effect::Read && opened.plan_id().is_none() && self.may_follow() {
-            self.append_soon(row, id.clone(), now)?;
+        if opened.permit.effect() == Effect::Read
+            && opened.plan_id().is_none()
+            && let Some(place) = self.may_follow()
+        {
+            self.append_soon(place, row, id.clone(), now)?;
             return Ok(id);
         }
         let (plan, opened_by) = (opened.plan_id().cloned(), opened.ledger_id.clone());
@@ -264,16 +271,23 @@ impl Store {
         Ok(written)
     }
 
-    /// Reads wait for the disk where that is configured, and while the disk does not take rows.
-    fn may_follow(&self) -> bool {
+    /// A place in the queue for a row that nobody waits for. None where reads have to wait for the disk, while the disk
+    /// does not take rows, and when so many rows wait already that there would be no end to it.
+    fn may_follow(&self) -> Option<OwnedSemaphorePermit> {
         match self.reads() {
-            ReadRows::Soon => !self.is_failing(),
-            ReadRows::Sync => false,
+            ReadRows::Soon if !self.is_failing() => self.try_place(),
+            ReadRows::Soon | ReadRows::Sync => None,
         }
     }
 
-    fn append_soon(&self, row: Entry, id: LedgerId, now: Timestamp) -> Result<(), StoreFault> {
-        self.tell_writer(move |tx| {
+    fn append_soon(
+        &self,
+        place: OwnedSemaphorePermit,
+        row: Entry,
+        id: LedgerId,
+        now: Timestamp,
+    ) -> Result<(), StoreFault> {
+        self.tell_writer(place, move |tx| {
             if !(tx.again && tx.has_row(&id)?) {
                 tx.append(&row, id.clone(), now);
             }

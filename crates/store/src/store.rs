@@ -10,7 +10,7 @@ use countersign_core::ids::{LedgerId, WriterId};
 use countersign_core::record::{RowKind, RowStatus};
 use jiff::Timestamp;
 use serde_json::json;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::chance::{self, Mint};
 use crate::engine::{Engine, Home, PostgresHome, SqliteHome, cells};
@@ -154,9 +154,15 @@ impl Store {
     /// Work nobody waits for; written within 100 ms, or as soon as the store can be written again.
     pub(crate) fn tell_writer(
         &self,
+        place: OwnedSemaphorePermit,
         work: impl FnMut(&mut Tx<'_>) -> Result<(), StoreFault> + Send + 'static,
     ) -> Result<(), StoreFault> {
-        self.hand_over(writer::tell(Keep::UntilWritten, work))
+        self.hand_over(writer::tell(Some(place), Keep::UntilWritten, work))
+    }
+
+    /// A place in the writer's queue, if one is free.
+    pub(crate) fn try_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.inner.places).try_acquire_owned().ok()
     }
 
     fn hand_over(&self, deed: Box<dyn Deed>) -> Result<(), StoreFault> {

@@ -319,7 +319,7 @@ impl Writer {
         let Some(key) = self.key.clone() else { return };
         let name = self.name.clone();
         // A failure is not lost: the rows are there, and the next ones bring a checkpoint over them too.
-        self.transact(&mut [tell(Keep::Not, move |tx| tx.checkpoint(&key, &name).map(drop))]);
+        self.transact(&mut [tell(None, Keep::Not, move |tx| tx.checkpoint(&key, &name).map(drop))]);
     }
 }
 

@@ -30,7 +30,7 @@ struct Asked<T, W> {
     reply: Option<oneshot::Sender<Result<T, StoreFault>>>,
     keep: Keep,
     tried: bool,
-    _place: Option<OwnedSemaphorePermit>,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl<T, W> Deed for Asked<T, W>
@@ -46,6 +46,8 @@ where
     }
 
     fn answer(&mut self, outcome: Result<(), StoreFault>) {
+        // Work that is kept for later leaves the queue: it must not keep others from being told no.
+        self.place = None;
         let Some(reply) = self.reply.take() else { return };
         let lost = || StoreFault::unavailable("a piece of work ended without a result");
         let answer = outcome.and_then(|()| self.result.take().ok_or_else(lost));
@@ -69,14 +71,15 @@ pub(crate) fn ask<T: Send + 'static>(
     work: impl FnMut(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
 ) -> (Box<dyn Deed>, oneshot::Receiver<Result<T, StoreFault>>) {
     let (reply, answer) = oneshot::channel();
-    let deed = Asked { work, result: None, reply: Some(reply), keep, tried: false, _place: Some(place) };
+    let deed = Asked { work, result: None, reply: Some(reply), keep, tried: false, place: Some(place) };
     (Box::new(deed), answer)
 }
 
 /// Work nobody waits for.
 pub(crate) fn tell(
+    place: Option<OwnedSemaphorePermit>,
     keep: Keep,
     work: impl FnMut(&mut Tx<'_>) -> Result<(), StoreFault> + Send + 'static,
 ) -> Box<dyn Deed> {
-    Box::new(Asked { work, result: None, reply: None, keep, tried: false, _place: None })
+    Box::new(Asked { work, result: None, reply: None, keep, tried: false, place })
 }
