@@ -81,6 +81,7 @@ pub(crate) fn of(refusal: &Refusal) -> Exit {
         | Code::ApprovalRejected
         | Code::PlanNotFound
         | Code::PlanDecided
+        | Code::StepFailed
         | Code::GrantForbidden
         | Code::CredentialRequired
         | Code::ConfigInvalid

@@ -193,6 +193,16 @@ pub fn check_token<'h>(
     asker: Asker<'_>,
     now: Timestamp,
 ) -> Result<&'h Held, Refusal> {
+    check_token_of(brought, held, |plan| is_of(plan, asker), now)
+}
+
+/// The same checks with another way to tell whose plan it is.
+pub fn check_token_of<'h>(
+    brought: &Brought,
+    held: Option<&'h Held>,
+    is_of: impl Fn(&Plan) -> bool,
+    now: Timestamp,
+) -> Result<&'h Held, Refusal> {
     if brought.yes != Some(true) {
         return Err(Refusal::new(Code::ConfirmRequired, "the confirm token needs `yes=true` beside it"));
     }
@@ -203,7 +213,7 @@ pub fn check_token<'h>(
         ));
     }
     // A foreign token and an unknown one look the same.
-    let held = held.filter(|held| is_of(&held.plan, asker)).ok_or_else(|| {
+    let held = held.filter(|held| is_of(&held.plan)).ok_or_else(|| {
         let message =
             "the confirm token is not for this call: tool, arguments and session must be those of the plan";
         Refusal::new(Code::ConfirmTokenMismatch, message)

@@ -2,6 +2,7 @@
 //! It dispatches nothing, stores nothing, and knows neither clock nor wire.
 
 mod permit;
+mod series;
 mod snapshot;
 mod verdict;
 
@@ -10,6 +11,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use permit::{Permit, Redemption, Spend, token_digest};
+pub use series::{
+    MOST_STEPS, Purpose, SeriesPermits, check_series, draft_step, freeze_series, series_name, series_record,
+    settle_series,
+};
 pub use snapshot::{NoLimits, NoSchema, Schema, SchemaFault, Snapshot, Usage, Writes};
 pub use verdict::{Draft, DryRun, Explanation, Refused, Verdict};
 

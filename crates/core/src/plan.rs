@@ -140,10 +140,36 @@ pub struct Plan {
     /// Paths of the arguments that records and pages must not show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redact: Vec<String>,
+    /// The steps of a plan of several; empty for a single call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
     /// When it was drafted.
     pub created: Timestamp,
     /// Until when it can be decided and run.
     pub expires: Timestamp,
+}
+
+/// One step of a plan of several, frozen like a call of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Which tool.
+    #[serde(with = "full_name_text")]
+    pub tool: FullName,
+    /// As it was defined.
+    pub fingerprint: Digest,
+    /// With which arguments; the canonical text is what will be sent.
+    pub arguments: Arguments,
+    /// What was shown.
+    pub preview: Preview,
+    /// Under which rules.
+    pub policy_digest: Digest,
+    /// What the tool does.
+    pub effect: Effect,
+    /// What it would need alone.
+    pub need: Need,
+    /// What the agent declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<StoredIntent>,
 }
 
 /// An intent as it is kept with a plan.

@@ -196,6 +196,10 @@ registry! {
         meaning: "the plan was decided, run, cancelled or expired before", retry: No,
         reasons: ["plan_decided", "plan_expired"], next: [GetPlan]
     }
+    StepFailed = "E_STEP_FAILED" {
+        meaning: "a step of a plan of several failed; those after it were not run", retry: No,
+        reasons: ["step_failed"], next: [GetPlan, VerifyOutcome, RequestNewPlan]
+    }
     GrantForbidden = "E_GRANT_FORBIDDEN" {
         meaning: "a grant can't be given for what must be typed to confirm, or in that form", retry: No,
         reasons: ["grant_forbidden"], next: [AskPerson]

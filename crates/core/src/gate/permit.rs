@@ -70,6 +70,27 @@ impl Permit {
         permit
     }
 
+    /// One step of a series that was agreed to as a whole.
+    pub(super) fn of_step(draft: Draft, send: String) -> Self {
+        Self::from_draft(draft, send)
+    }
+
+    /// A series as a whole: it spends the token, and is never sent anywhere itself.
+    pub(super) fn of_series(tool: Arc<Tool>, plan: &Plan, record: CallRecord, spend: Spend) -> Self {
+        Self {
+            tool,
+            send: plan.arguments.canonical().to_owned(),
+            effect: plan.effect,
+            mode: Mode::Execute,
+            timeout: None,
+            limit: None,
+            warnings: Vec::new(),
+            record,
+            spend: Some(spend),
+            grant: None,
+        }
+    }
+
     fn from_draft(draft: Draft, send: String) -> Self {
         Self {
             effect: draft.classified.effect,

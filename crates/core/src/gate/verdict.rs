@@ -133,6 +133,7 @@ impl Draft {
             intent: self.intent.clone().map(Into::into),
             rule: self.deciding_rule(),
             redact: self.rules.redact.clone(),
+            steps: Vec::new(),
             created: now,
             expires: now.checked_add(life).unwrap_or(now),
         }

@@ -26,13 +26,20 @@ const KEPT_RESULT: usize = 256 << 10;
 impl Conduct<'_> {
     /// Writes the row, sends the call, writes the outcome, answers.
     pub(super) async fn run(&self, permit: Permit) -> Answer {
+        self.perform(permit).await.0
+    }
+
+    /// The same, with how it ended. What could not be opened has failed.
+    pub(super) async fn perform(&self, permit: Permit) -> (Answer, Ended) {
         let record = permit.record().clone();
         if let Err(refusal) = self.take(permit.limit()) {
-            return self.refuse(Refused { refusal, record }).await;
+            return (self.refuse(Refused { refusal, record }).await, Ended::Error);
         }
         let opened = match self.house.store.open(permit, self.house.now()).await {
             Ok(opened) => opened,
-            Err(refused) => return self.refuse(Refused { refusal: refused.refusal(), record }).await,
+            Err(refused) => {
+                return (self.refuse(Refused { refusal: refused.refusal(), record }).await, Ended::Error);
+            }
         };
         if let Some(plan) = &record.plan_id {
             self.house.announce(plan.clone());
@@ -88,12 +95,18 @@ impl Conduct<'_> {
         }
     }
 
-    async fn close(&self, opened: Opened, sent: Result<Raw, UpstreamFault>, duration_us: u64) -> Answer {
+    async fn close(
+        &self,
+        opened: Opened,
+        sent: Result<Raw, UpstreamFault>,
+        duration_us: u64,
+    ) -> (Answer, Ended) {
         let permit = opened.permit();
         let (effect, mode) = (permit.effect(), permit.mode());
         let (warnings, plan) = (permit.warnings().to_vec(), permit.record().plan_id.clone());
         let name = permit.record().tool.to_string();
         let outcome = outcome(effect, &sent, duration_us);
+        let ended = outcome.status;
         self.house.metrics.took(duration_us);
         self.house.metrics.call(
             Some(effect),
@@ -117,7 +130,7 @@ impl Conduct<'_> {
             self.house.announce(plan.clone());
         }
         let facts = facts(plan.as_ref().map(|plan| plan.as_str()), &ledger, effect, mode, &warnings);
-        match sent {
+        let answer = match sent {
             Ok(result) => Answer::Upstream(with_meta(result, &facts)),
             Err(UpstreamFault::Rpc(error)) => Answer::Rpc(error),
             Err(UpstreamFault::Unavailable { why, sent }) => {
@@ -128,7 +141,8 @@ impl Conduct<'_> {
                 let refusal = no_result(Code::UpstreamTimeout, &name, &why, effect, sent);
                 Answer::refused(&self.command, &refusal.with("ledger_id", ledger))
             }
-        }
+        };
+        (answer, ended)
     }
 }
 

@@ -80,6 +80,58 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
             act(),
         ),
         definition(
+            "draft_plan",
+            "Draft a plan of several steps",
+            "Drafts one plan for several calls: every step is judged and previewed, and the whole is confirmed once. In \
+             plan mode it only previews. In execute mode the answer asks for confirmation: show every step, end the turn, \
+             and after the user agreed call run_plan with plan_id, confirm_token and yes=true.",
+            &object(&[
+                ("title", json!({"type": "string", "maxLength": 200}), true),
+                ("reason", json!({"type": "string", "maxLength": 1000}), false),
+                (
+                    "steps",
+                    json!({
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": 50,
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "name": {"type": "string", "description": "the tool as upstream:tool"},
+                                "args": {"type": "object"},
+                                "intent": {
+                                    "type": "object",
+                                    "properties": {
+                                        "operation_type": {"type": "string", "enum": ["read", "write", "destructive"]},
+                                        "data_sensitivity": {"type": "string"},
+                                        "reason": {"type": "string", "maxLength": 1000},
+                                    },
+                                    "required": ["operation_type"],
+                                },
+                            },
+                            "required": ["name", "intent"],
+                        },
+                    }),
+                    true,
+                ),
+                ("wait_seconds", json!({"type": "number", "minimum": 0, "maximum": 600}), false),
+            ]),
+            act(),
+        ),
+        definition(
+            "run_plan",
+            "Run a plan of several steps",
+            "Runs the steps of a drafted plan in order after it was confirmed; stops at the first failure and says of each \
+             step whether it is done, failed or not run.",
+            &object(&[
+                ("plan_id", json!({"type": "string"}), true),
+                ("confirm_token", json!({"type": "string"}), false),
+                ("yes", json!({"type": "boolean"}), false),
+                ("confirm_text", json!({"type": "string"}), false),
+            ]),
+            hints(false, true, true),
+        ),
+        definition(
             "get_status",
             "Status",
             "Says who is on the line, the mode, the surface, the upstreams' health and the pending plans.",

@@ -1,0 +1,292 @@
+//! Plans of several steps: one decision for an explicit list of calls. Each step is judged as it would be alone; the whole
+//! needs the strictest confirm and strength among them, and its hash covers the steps in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::permit::{Permit, Spend, token_digest};
+use super::verdict::{Draft, Refused};
+use super::{Snapshot, by_mode, check_pause, check_schema, checked, comes_back, resolve, weigh};
+use crate::call::{Arguments, Call, Caller};
+use crate::canonical;
+use crate::confirm::{Approval, Asker, Brought, Held, Kind, Need, Strength, check_strength, check_token_of};
+use crate::digest::{Digest, Domain};
+use crate::effect::Effect;
+use crate::ids::{FullName, PlanId};
+use crate::mode::Mode;
+use crate::plan::{Hashed, Plan, Preview, PreviewSource, Step};
+use crate::record::CallRecord;
+use crate::refusal::{Code, Refusal};
+use crate::tool::Tool;
+
+/// The most steps of one plan.
+pub const MOST_STEPS: usize = 50;
+
+/// The name under which a plan of several steps runs.
+pub fn series_name() -> FullName {
+    FullName::new("countersign", "run_plan")
+}
+
+/// Judges one step as it would be alone: a draft ready to be previewed, or the no it would get.
+pub fn draft_step(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Result<Draft, Box<Refused>> {
+    let mut record = CallRecord::begin(&call);
+    debug_assert!(!comes_back(&call), "a step brings nothing back");
+    let weighed = resolve(&call, false).and_then(|tool| weigh(call, tool, false, law, now, &mut record));
+    let draft = match weighed {
+        Ok(weighed) => weighed.draft,
+        Err(refusal) => return Err(Box::new(Refused { refusal, record })),
+    };
+    if draft.mode == Mode::Ask && draft.classified.effect != Effect::Read {
+        // The explanation's refusal is what a call in ask mode gets.
+        return match by_mode(super::Weighed { draft, held: None }, law, now)? {
+            super::Verdict::Explain(explanation) => {
+                Err(Box::new(Refused { refusal: explanation.refusal, record: explanation.record }))
+            }
+            _ => Err(Box::new(Refused { refusal: Refusal::new(Code::ModeAsk, "mode is ask"), record })),
+        };
+    }
+    let writes = draft.classified.effect != Effect::Read && draft.mode == Mode::Execute;
+    let mut draft = checked(draft, |draft| {
+        if writes {
+            check_pause(law)?;
+        }
+        check_schema(draft, law)
+    })?;
+    if draft.need.kind != Kind::None {
+        draft.call.arguments = draft.style.for_apply(draft.call.arguments);
+    }
+    Ok(draft)
+}
+
+/// What a series is called and why it is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purpose {
+    /// Its title.
+    pub title: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// Freezes judged and previewed steps into one plan.
+pub fn freeze_series(
+    id: PlanId,
+    caller: &Caller,
+    purpose: &Purpose,
+    steps: &[(Draft, Preview)],
+    now: Timestamp,
+    life: Duration,
+) -> Plan {
+    let name = series_name();
+    let listed: Vec<Value> = steps
+        .iter()
+        .map(|(draft, _)| json!({"name": draft.call.name.to_string(), "args": draft.call.arguments.value()}))
+        .collect();
+    let arguments = json!({"title": purpose.title, "steps": listed});
+    // Every step's arguments were parsed strictly, so the list of them is strict as well.
+    let arguments =
+        Arguments::parse(canonical::to_string(&arguments).as_bytes()).unwrap_or_else(|_| Arguments::none());
+    let over = |domain: Domain, parts: Vec<String>| Digest::of(domain, parts.join("\n").as_bytes());
+    let fingerprint =
+        over(Domain::Policy, steps.iter().map(|(draft, _)| draft.tool.fingerprint.hex()).collect());
+    let policy_digest =
+        over(Domain::Policy, steps.iter().map(|(draft, _)| draft.policy_digest.hex()).collect());
+    let decisive = json!(steps.iter().map(|(_, preview)| preview.digest).collect::<Vec<_>>());
+    let preview = Preview::new(PreviewSource::Computed, shown(purpose, steps), &decisive);
+    let hash = Hashed {
+        principal: &caller.principal,
+        session: &caller.session,
+        upstream: &name.upstream,
+        tool: &name.tool,
+        fingerprint,
+        arguments: &arguments,
+        preview_digest: preview.digest,
+        policy_digest,
+    }
+    .hash();
+    Plan {
+        id,
+        hash,
+        principal: caller.principal.clone(),
+        session: caller.session.clone(),
+        tool: name,
+        fingerprint,
+        redact: redacted_paths(steps),
+        arguments,
+        preview,
+        policy_digest,
+        effect: steps.iter().map(|(draft, _)| draft.classified.effect).max().unwrap_or(Effect::Read),
+        need: strictest(steps.iter().map(|(draft, _)| &draft.need)),
+        variant: None,
+        intent: None,
+        rule: steps.iter().find_map(|(draft, _)| draft.deciding_rule()),
+        steps: steps.iter().map(|(draft, preview)| step(draft, preview)).collect(),
+        created: now,
+        expires: now.checked_add(life).unwrap_or(now),
+    }
+}
+
+fn step(draft: &Draft, preview: &Preview) -> Step {
+    Step {
+        tool: draft.call.name.clone(),
+        fingerprint: draft.tool.fingerprint,
+        arguments: draft.call.arguments.clone().frozen(),
+        preview: preview.clone(),
+        policy_digest: draft.policy_digest,
+        effect: draft.classified.effect,
+        need: draft.need.clone(),
+        intent: draft.intent.clone().map(Into::into),
+    }
+}
+
+fn shown(purpose: &Purpose, steps: &[(Draft, Preview)]) -> Value {
+    let steps: Vec<Value> = steps
+        .iter()
+        .enumerate()
+        .map(|(index, (draft, preview))| {
+            json!({
+                "step": index + 1,
+                "tool": draft.call.name.to_string(),
+                "effect": draft.classified.effect,
+                "confirm": draft.need.kind,
+                "strength": draft.need.strength,
+                "arguments": draft.record.arguments,
+                "preview": preview.shown,
+            })
+        })
+        .collect();
+    json!({"title": purpose.title, "reason": purpose.reason, "steps": steps})
+}
+
+fn redacted_paths(steps: &[(Draft, Preview)]) -> Vec<String> {
+    let paths = steps.iter().enumerate().flat_map(|(index, (draft, _))| {
+        draft.rules.redact.iter().map(move |path| format!("steps.{index}.args.{path}"))
+    });
+    paths.collect()
+}
+
+/// The strictest of several needs. What has to be typed is the name of the first step that wants one.
+fn strictest<'n>(needs: impl Iterator<Item = &'n Need> + Clone) -> Need {
+    Need {
+        kind: needs.clone().map(|need| need.kind).max().unwrap_or(Kind::None),
+        strength: needs.clone().map(|need| need.strength).max().unwrap_or(Strength::Caller),
+        typed: needs.filter(|need| need.kind == Kind::Type).find_map(|need| need.typed.clone()),
+    }
+}
+
+/// The token checks of a series: as for one call, but found by the plan's id instead of tool and arguments.
+pub fn check_series<'h>(
+    brought: &Brought,
+    held: Option<&'h Held>,
+    caller: &Caller,
+    plan: &PlanId,
+    now: Timestamp,
+) -> Result<&'h Held, Refusal> {
+    let is_of = |held: &Plan| {
+        held.id == *plan
+            && !held.steps.is_empty()
+            && held.principal == caller.principal
+            && held.session == caller.session
+    };
+    check_token_of(brought, held, is_of, now)
+}
+
+/// The permits of a series: one for the whole, which spends its token, and one for each step.
+#[derive(Debug)]
+pub struct SeriesPermits {
+    /// The whole: its row opens first and closes last.
+    pub whole: Permit,
+    /// The steps, in order.
+    pub steps: Vec<Permit>,
+}
+
+/// Turns a held series into permits: steps judged anew, unchanged since they were shown, agreed to strongly enough, and
+/// previewed again with the same digest where the upstream previews.
+pub fn settle_series(
+    held: &Held,
+    drafts: Vec<Draft>,
+    fresh: &[Option<Preview>],
+    brought: &Brought,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<SeriesPermits, Refusal> {
+    let plan = &held.plan;
+    let changed = |what: &str, reason: &'static str, step: usize| {
+        let message = format!("{what} since `{}` was shown (step {}); ask for a new plan", plan.id, step + 1);
+        Refusal::new(Code::ConfirmTokenMismatch, message).because(reason).with("step", step + 1)
+    };
+    if drafts.len() != plan.steps.len() {
+        return Err(changed("the steps have changed", "plan_drifted", 0));
+    }
+    for (index, (draft, step)) in drafts.iter().zip(&plan.steps).enumerate() {
+        if draft.mode != Mode::Execute {
+            return Err(Refusal::new(Code::ModeAsk, format!("mode is {}: the plan was not run", draft.mode)));
+        }
+        if draft.tool.fingerprint != step.fingerprint {
+            return Err(changed("the tool has changed", "tool_changed", index));
+        }
+        if draft.policy_digest != step.policy_digest {
+            return Err(changed("the rules have changed", "policy_changed", index));
+        }
+        let again = fresh.get(index).and_then(Option::as_ref);
+        if step.preview.is_recomputed() && again.is_none_or(|again| again.digest != step.preview.digest) {
+            let now = again.map_or(Value::Null, |again| again.shown.clone());
+            let refusal = changed("what it would do has changed", "plan_drifted", index);
+            return Err(refusal.with("reviewed", step.preview.shown.clone()).with("now", now));
+        }
+    }
+    let name = series_name();
+    let asker = Asker {
+        principal: &caller.principal,
+        session: &caller.session,
+        tool: &name,
+        arguments: &plan.arguments,
+    };
+    let approval = check_strength(held, brought, asker, now)?;
+    let token = brought
+        .token
+        .as_deref()
+        .map(token_digest)
+        .ok_or_else(|| Refusal::new(Code::ConfirmTokenRequired, "a plan runs with its confirm token"))?;
+    let spend = Spend { plan: plan.id.clone(), hash: plan.hash, token, approval: approval.clone() };
+    let whole = Permit::of_series(series_tool(), plan, series_record(plan, caller, &approval), spend);
+    let steps = drafts
+        .into_iter()
+        .zip(&plan.steps)
+        .map(|(mut draft, step)| {
+            draft.record.plan_id = Some(plan.id.clone());
+            draft.record.plan_hash = Some(plan.hash);
+            draft.record.approval = Some(approval.clone());
+            Permit::of_step(draft, step.arguments.canonical().to_owned())
+        })
+        .collect();
+    Ok(SeriesPermits { whole, steps })
+}
+
+fn series_tool() -> Arc<Tool> {
+    let name = series_name();
+    let mut definition = Map::new();
+    definition.insert("name".into(), name.tool.as_str().into());
+    Arc::new(Tool {
+        upstream: name.upstream,
+        name: name.tool,
+        annotations: crate::tool::Annotations::default(),
+        fingerprint: crate::tool::fingerprint(&definition),
+        definition,
+    })
+}
+
+/// What the ledger keeps of the whole; the steps' rows keep their own arguments.
+pub fn series_record(plan: &Plan, caller: &Caller, approval: &Approval) -> CallRecord {
+    let mut record = CallRecord::unread(caller, series_name(), None, plan.arguments.canonical().as_bytes());
+    record.effect = Some(plan.effect);
+    record.mode = Some(Mode::Execute);
+    record.arguments = plan.preview.shown.get("title").map_or(Value::Null, |title| json!({"title": title}));
+    record.arguments_digest = plan.arguments.digest();
+    record.plan_id = Some(plan.id.clone());
+    record.plan_hash = Some(plan.hash);
+    record.approval = Some(approval.clone());
+    record
+}
