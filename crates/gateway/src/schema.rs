@@ -20,8 +20,8 @@ use self::shape::{Patterns, Shape};
 pub const LONGEST: usize = 256 << 10;
 /// How deep a schema may nest.
 pub const DEEPEST: usize = 64;
-/// The most steps one check may take; a step is some ten nanoseconds.
-const STEPS: u64 = 1_000_000;
+/// The most steps one check may take: some tens of milliseconds where every form fails and all faults are gathered.
+const STEPS: u64 = 300_000;
 /// How much the compiled form of one pattern may take.
 const PATTERN_BYTES: usize = 256 << 10;
 /// How often a pattern with look-around may turn back.

@@ -2,6 +2,8 @@
 
 /// Characters of a name that are compared.
 const COMPARED: usize = 64;
+/// How many names are compared letter by letter: a mistyped name must not cost more than a call.
+const MOST_COMPARED: usize = 2_000;
 
 /// Up to `most` of the names, nearest first; none further than a third of the letters.
 pub(super) fn nearest<'n>(
@@ -13,15 +15,12 @@ pub(super) fn nearest<'n>(
     let reach = (wanted.len() / 3).max(1);
     let mut found: Vec<(usize, &str)> = names
         .into_iter()
-        .filter_map(|name| {
-            let other = plain(name);
-            // The difference in length is the least distance there can be.
-            if other.len().abs_diff(wanted.len()) > reach {
-                return None;
-            }
-            let far = distance(&wanted, &other);
-            (far <= reach).then_some((far, name))
-        })
+        .map(|name| (plain(name), name))
+        // Letters one has and the other lacks are the least distance there can be.
+        .filter(|(other, _)| unlike(&wanted, other) <= reach)
+        .take(MOST_COMPARED)
+        .map(|(other, name)| (distance(&wanted, &other), name))
+        .filter(|(far, _)| *far <= reach)
         .collect();
     found.sort_unstable();
     found.into_iter().take(most).map(|(_, name)| name).collect()
@@ -31,6 +30,24 @@ pub(super) fn nearest<'n>(
 fn plain(name: &str) -> Vec<char> {
     let letters = name.chars().flat_map(char::to_lowercase);
     letters.map(|c| if matches!(c, '-' | '.' | ' ') { '_' } else { c }).take(COMPARED).collect()
+}
+
+/// How many letters would have to change if their order did not matter.
+fn unlike(left: &[char], right: &[char]) -> usize {
+    let mut balance = [0i32; 128];
+    let mut count = |letters: &[char], by: i32| {
+        for c in letters {
+            let slot = u32::from(*c) as usize % balance.len();
+            if let Some(slot) = balance.get_mut(slot) {
+                *slot += by;
+            }
+        }
+    };
+    count(left, 1);
+    count(right, -1);
+    let more: i32 = balance.iter().filter(|left| **left > 0).sum();
+    let less: i32 = balance.iter().filter(|left| **left < 0).sum();
+    usize::try_from(more.max(-less)).unwrap_or(usize::MAX)
 }
 
 /// Letters to insert, drop, replace, or swap with their neighbour.

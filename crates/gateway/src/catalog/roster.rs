@@ -112,8 +112,8 @@ fn read(
         (Ok(_), Err(fault)) if headers == Headers::Mirrored => Some(fault.to_string()),
         (Ok(_), Ok(_) | Err(_)) => unusable(&tool, definition.get(), schemas),
     };
-    let mirrors =
-        mirrors.ok().flatten().filter(|mirrors| headers == Headers::Mirrored && !mirrors.is_empty());
+    // Whoever calls us over HTTP mirrors what the definition marks, however its upstream is reached.
+    let mirrors = mirrors.ok().flatten().filter(|mirrors| !mirrors.is_empty());
     Ok(Entry {
         tool: Arc::new(tool),
         raw: definition.into(),

@@ -238,6 +238,21 @@ fn bombs_that_are_harmless_here_are_just_checked() {
 }
 
 #[test]
+fn the_bound_is_generous_for_honest_arguments() {
+    let forms: Vec<Value> = (0..50).map(|n| json!({"const": n})).collect();
+    let schema = json!({"properties": {"a": {"items": {"anyOf": forms}}}});
+    check(&schema, json!({"a": vec![7; 1_000]}), &[]);
+    let row = json!({"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string", "pattern": "^[a-z ]*$"}}});
+    let rows: Vec<Value> = (0..5_000).map(|n| json!({"id": n, "name": "some name or other"})).collect();
+    check(&json!({"properties": {"rows": {"type": "array", "items": row}}}), json!({"rows": rows}), &[]);
+    check(
+        &json!({"properties": {"text": {"type": "string", "pattern": "^[^x]*$"}}}),
+        json!({"text": "y".repeat(1 << 20)}),
+        &[],
+    );
+}
+
+#[test]
 fn compiled_schemas_are_kept_within_bounds() {
     let schemas = Schemas::default();
     for number in 0..KEPT + 20 {

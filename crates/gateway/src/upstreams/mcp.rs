@@ -303,11 +303,15 @@ impl Time {
 
 #[cfg(test)]
 mod tests {
+    use countersign_core::gate::DryRun;
+    use countersign_core::ids::ToolName;
+
     use super::*;
 
     fn check(rest: Option<&str>, expect: &str) {
         let rest = rest.and_then(raw::from_text);
-        let errand = Errand { tool: "a\"b", arguments: r#"{"n": 1.50}"#, rest: rest.as_deref() };
+        let dry = DryRun { tool: ToolName::new("a\"b"), arguments: r#"{"n": 1.50}"#.to_owned() };
+        let errand = Errand { rest: rest.as_deref(), ..Errand::dry_run(&dry) };
         assert_eq!(call_params(&errand).get(), expect);
     }
 
