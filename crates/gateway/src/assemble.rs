@@ -18,6 +18,9 @@ use tokio::sync::mpsc;
 use crate::house::{House, Upstreams};
 use crate::law::Law;
 use crate::relist::{Ear, Keeper, Reach, Terms};
+use crate::runs::Runs;
+use crate::upstreams::Upstream;
+use crate::upstreams::command::{self, CommandUpstream};
 use crate::upstreams::environment::{self, Variable};
 use crate::upstreams::mcp::{McpUpstream, Settings};
 
@@ -65,11 +68,12 @@ pub fn assemble(
     store: Store,
     around: Surroundings,
 ) -> Result<(Arc<House>, Arc<Keeper>, Assembly), CannotBuild> {
+    let runs = Runs::new(store.clone(), around.folder.join("runs"));
     let house = Arc::new(House::new(store, Law::of(config, &around)));
     let (tell, told) = mpsc::unbounded_channel();
     let keeper = Arc::new(Keeper::new(Arc::clone(&house), Vec::new()));
     house.kept_by(&keeper);
-    let mut assembly = Assembly { around, ear: Arc::new(Ear(tell)), written: Vec::new() };
+    let mut assembly = Assembly { around, ear: Arc::new(Ear(tell)), runs, written: Vec::new() };
     let (upstreams, terms, _) = assembly.build(config, &Upstreams::new())?;
     house.upstreams.store(Arc::new(upstreams));
     keeper.serve(terms);
@@ -84,10 +88,16 @@ pub fn assemble(
 pub struct Assembly {
     around: Surroundings,
     ear: Arc<Ear>,
+    runs: Arc<Runs>,
     written: Vec<Written>,
 }
 
 impl Assembly {
+    /// The commands under way, for whoever shows or stops them.
+    pub fn runs(&self) -> &Arc<Runs> {
+        &self.runs
+    }
+
     /// Takes a changed configuration: the law at once, upstreams only where they differ. Sessions stay.
     pub async fn reload(
         &mut self,
@@ -107,7 +117,7 @@ impl Assembly {
         self.written.clone_from(&config.upstreams);
         keeper.change(terms, &fresh).await;
         for upstream in gone {
-            upstream.close().await;
+            upstream.retire().await;
         }
         Ok(())
     }
@@ -117,23 +127,46 @@ impl Assembly {
         let mut upstreams = Upstreams::new();
         let (mut terms, mut fresh) = (Vec::new(), Vec::new());
         for written in &config.upstreams {
-            let (spec, reach) = spec(written, &self.around)?;
             let same = self.written.iter().any(|old| old.id == written.id && old.kind == written.kind);
             let upstream = match before.get(&written.id).filter(|_| same) {
                 Some(running) => Arc::clone(running),
                 None => {
                     fresh.push(written.id.clone());
-                    let mut settings = Settings::new(spec, identity());
-                    settings.limits = frame_limits(config);
-                    Arc::new(McpUpstream::new(written.id.clone(), settings, Arc::clone(&self.ear) as _)) as _
+                    self.make(written, config)?
                 }
             };
             upstreams.insert(written.id.clone(), upstream);
+            let reach = match &written.kind {
+                UpstreamKind::Http { .. } => Reach::Http,
+                UpstreamKind::Stdio { .. } | UpstreamKind::Command { .. } | UpstreamKind::Native { .. } => {
+                    Reach::Elsewhere
+                }
+            };
             let of_list =
                 Terms { trust: written.trust, prefix: written.prefix, every: written.relist, reach };
             terms.push((written.id.clone(), of_list));
         }
         Ok((upstreams, terms, fresh))
+    }
+
+    fn make(&self, written: &Written, config: &Config) -> Result<Arc<dyn Upstream>, CannotBuild> {
+        let id = written.id.clone();
+        if let UpstreamKind::Command { tools, env, cwd } = &written.kind {
+            let settings = command::Settings {
+                tools,
+                env,
+                cwd: cwd.as_ref(),
+                timeout: written.timeout,
+                ambient: &self.around.ambient,
+                folder: &self.around.folder,
+            };
+            let made = CommandUpstream::new(id, &settings, Arc::clone(&self.runs));
+            let made = made.map_err(|why| CannotBuild { upstream: written.id.to_string(), why })?;
+            return Ok(Arc::new(made));
+        }
+        let mut settings = Settings::new(spec(written, &self.around)?, identity());
+        settings.limits = frame_limits(config);
+        Ok(Arc::new(McpUpstream::new(id, settings, Arc::clone(&self.ear) as _)))
     }
 }
 
@@ -155,7 +188,7 @@ fn identity() -> Identity {
     }
 }
 
-fn spec(written: &Written, around: &Surroundings) -> Result<(Spec, Reach), CannotBuild> {
+fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
     let cannot = |why: String| CannotBuild { upstream: written.id.to_string(), why };
     let text = |template: &Template| {
         template.text().ok_or_else(|| cannot(format!("`{}` is not resolved", template.shown())))
@@ -170,7 +203,7 @@ fn spec(written: &Written, around: &Surroundings) -> Result<(Spec, Reach), Canno
                 Some(cwd) => around.folder.join(Path::new(text(cwd)?.expose())),
                 None => around.folder.clone(),
             });
-            Ok((Spec::Stdio(spec), Reach::Elsewhere))
+            Ok(Spec::Stdio(spec))
         }
         UpstreamKind::Http { url, headers, bearer } => {
             let mut spec = HttpSpec::new(text(url)?.expose());
@@ -180,11 +213,9 @@ fn spec(written: &Written, around: &Surroundings) -> Result<(Spec, Reach), Canno
             if let Some(bearer) = bearer {
                 spec.bearer = Some(Arc::new(Fixed(text(bearer)?)));
             }
-            Ok((Spec::Http(spec), Reach::Http))
+            Ok(Spec::Http(spec))
         }
-        UpstreamKind::Command { .. } => {
-            Err(cannot("command tools are not served by this version".to_owned()))
-        }
+        UpstreamKind::Command { .. } => Err(cannot("it is no MCP server".to_owned())),
         UpstreamKind::Native { kind } => {
             Err(cannot(format!("the native upstream `{kind}` is not in this version")))
         }

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use countersign_core::call::Caller;
 use countersign_core::ids::UpstreamId;
-use countersign_wire::era::Era;
 use countersign_wire::frame::{Reply, RpcError, code};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::Ctx;
-use countersign_wire::upstream::{Deadline, Questions};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -53,22 +51,13 @@ impl Passage<'_> {
         }
     }
 
-    fn talk(&self) -> Talk {
-        let questions = match self.ctx.era() {
-            Era::Modern => Questions::PassThrough,
-            Era::Legacy => Questions::Bridge(Arc::new(self.ctx.clone())),
-        };
-        Talk {
-            deadline: Deadline::Quiet(self.house.law.load().timeout),
-            relay: Some(Arc::new(self.ctx.clone())),
-            questions,
-            identity: None,
-        }
+    fn talk(&self, upstream: &dyn Upstream) -> Talk {
+        Talk::between(self.ctx, upstream, self.house.law.load().timeout)
     }
 
     async fn forward(&self, upstream: &Arc<dyn Upstream>, method: &str, params: Option<&RawValue>) -> Reply {
         let answer = tokio::select! {
-            answer = upstream.request(method, params, self.talk()) => answer,
+            answer = upstream.request(method, params, self.talk(upstream.as_ref())) => answer,
             () = self.ctx.cancelled() => return Err(RpcError::new(code::INTERNAL, "cancelled")),
         };
         answer.map_err(|fault| rpc_error(upstream.id(), &fault))
@@ -113,7 +102,10 @@ impl Passage<'_> {
         let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
             let params = cursor.as_ref().map(|cursor| raw::to_raw(&json!({"cursor": cursor})));
-            let Ok(page) = upstream.request(method, params.as_deref(), self.talk()).await else { break };
+            let Ok(page) = upstream.request(method, params.as_deref(), self.talk(upstream.as_ref())).await
+            else {
+                break;
+            };
             let listed =
                 raw::get(&page, member).and_then(|list| serde_json::from_str::<Vec<Raw>>(list.get()).ok());
             items.extend(listed.unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Keeping the catalogue true: lists are read when an upstream connects, says they changed, and now and then; pins are
 //! compared, changes recorded, plans on changed tools closed, and lines told. One keeper for the whole house.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -65,6 +65,15 @@ impl News for Ear {
     }
 }
 
+/// Whether an upstream said itself that its list changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    /// It did.
+    Given,
+    /// It did not.
+    None,
+}
+
 struct Known {
     roster: Arc<Roster>,
     standings: HashMap<ToolName, Pinned>,
@@ -126,6 +135,8 @@ impl Keeper {
 
     /// Goes on for as long as the house stands.
     pub async fn keep(self: Arc<Self>, mut told: mpsc::UnboundedReceiver<Told>) {
+        // Upstreams that said so themselves: their word is handed on even if nothing we can see has changed.
+        let mut announced: BTreeSet<UpstreamId> = BTreeSet::new();
         let mut due: BTreeMap<UpstreamId, Instant> =
             self.terms().into_iter().map(|(id, terms)| (id, Instant::now() + terms.every)).collect();
         loop {
@@ -142,6 +153,7 @@ impl Keeper {
                     }
                     Some(Told::Said(id, said)) => {
                         if &*said.method == "notifications/tools/list_changed" {
+                            announced.insert(id.clone());
                             due.insert(id, Instant::now() + GATHER);
                         } else {
                             self.hand_on(&said).await;
@@ -159,8 +171,9 @@ impl Keeper {
                             continue;
                         };
                         due.insert(id.clone(), now + terms.every);
+                        let word = if announced.remove(&id) { Word::Given } else { Word::None };
                         let keeper = Arc::clone(&self);
-                        tokio::spawn(async move { keeper.relist(&id).await });
+                        tokio::spawn(async move { keeper.reread(&id, word).await });
                     }
                 }
             }
@@ -177,6 +190,10 @@ impl Keeper {
 
     /// Reads an upstream's list, compares it with the pins, and swaps the catalogue if anything changed.
     pub async fn relist(&self, id: &UpstreamId) {
+        self.reread(id, Word::None).await;
+    }
+
+    async fn reread(&self, id: &UpstreamId, word: Word) {
         let Some(upstream) = self.house.upstreams.load().get(id).cloned() else { return };
         let definitions = match upstream.tools().await {
             Ok(definitions) => definitions,
@@ -188,7 +205,7 @@ impl Keeper {
         let Some(terms) = self.terms_of(id) else { return };
         let headers = headers(terms.reach, &upstream.health());
         let roster = Arc::new(Roster::read(id, definitions, headers, &self.house.schemas));
-        if let Err(fault) = self.take(id, roster).await {
+        if let Err(fault) = self.take(id, roster, word).await {
             tracing::error!(upstream = %id, fault = fault.inside(), "pins could not be compared: the list stays as it was");
         }
     }
@@ -197,12 +214,12 @@ impl Keeper {
     pub async fn recheck(&self, id: &UpstreamId) {
         let roster = self.known.lock().await.get(id).map(|known| Arc::clone(&known.roster));
         let Some(roster) = roster else { return };
-        if let Err(fault) = self.take(id, roster).await {
+        if let Err(fault) = self.take(id, roster, Word::None).await {
             tracing::error!(upstream = %id, fault = fault.inside(), "pins could not be compared: the list stays as it was");
         }
     }
 
-    async fn take(&self, id: &UpstreamId, roster: Arc<Roster>) -> Result<(), StoreFault> {
+    async fn take(&self, id: &UpstreamId, roster: Arc<Roster>, word: Word) -> Result<(), StoreFault> {
         let Some(terms) = self.terms_of(id) else { return Ok(()) };
         // One at a time from here: two lists of one upstream must not cross.
         let mut known = self.known.lock().await;
@@ -229,7 +246,8 @@ impl Keeper {
         self.swap(&known);
         drop(known);
         // Before the first round is over everyone who asks for the list is waiting for it anyway.
-        if self.house.is_settled() && !before.lists_the_same(&self.house.catalog.load()) {
+        let changed = !before.lists_the_same(&self.house.catalog.load());
+        if self.house.is_settled() && (changed || word == Word::Given) {
             self.tell_lines().await;
         }
         Ok(())

@@ -11,7 +11,8 @@ use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
-    self as wire, Ctx, Description, End, HttpRefusal, Notice, Opening, Saved, Service, Session, Tag, Transport,
+    self as wire, Ctx, Description, End, HttpRefusal, Notice, Opening, Saved, Service, Session, Tag,
+    Transport,
 };
 use serde_json::{Value, json};
 
@@ -80,7 +81,8 @@ impl Face {
 
 /// A session as the store keeps it.
 fn saved_line(saved: &Saved) -> SavedLine {
-    let value = |text: &Option<Raw>| text.as_ref().and_then(|text| serde_json::from_str::<Value>(text.get()).ok());
+    let value =
+        |text: &Option<Raw>| text.as_ref().and_then(|text| serde_json::from_str::<Value>(text.get()).ok());
     SavedLine {
         owner: saved.tag_key.clone(),
         saved: json!({
@@ -143,7 +145,9 @@ impl Service for Face {
         self.house.remember(&session);
         if session.transport() == Transport::Http && session.era() == Era::Legacy {
             let id = SessionId::new(session.id().as_str());
-            if let Err(fault) = self.house.store.save_line(&id, &saved_line(&session.saved()), self.house.now()).await {
+            if let Err(fault) =
+                self.house.store.save_line(&id, &saved_line(&session.saved()), self.house.now()).await
+            {
                 tracing::warn!(fault = fault.inside(), "a session will not survive a restart");
             }
         }

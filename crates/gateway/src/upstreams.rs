@@ -1,17 +1,21 @@
 //! What is governed: every kind of upstream behind one seam. A tool is called with an [`Errand`], and an errand is made
 //! from an opened permit or a dry run only: there is no other way to a tool.
 
+pub mod command;
 pub mod environment;
 pub mod mcp;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_core::gate::DryRun;
 use countersign_core::ids::UpstreamId;
 use countersign_store::Opened;
+use countersign_wire::era::Era;
 use countersign_wire::fault::Sent;
 use countersign_wire::frame::RpcError;
-use countersign_wire::raw::Raw;
+use countersign_wire::raw::{self, Raw};
+use countersign_wire::serve::Ctx;
 use countersign_wire::upstream::{Deadline, Identity, Later, Questions, Relay};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -21,6 +25,7 @@ pub struct Errand<'a> {
     tool: &'a str,
     arguments: &'a str,
     rest: Option<&'a RawValue>,
+    permitted: Option<&'a Opened>,
 }
 
 impl<'a> Errand<'a> {
@@ -28,12 +33,18 @@ impl<'a> Errand<'a> {
     ///
     /// INVARIANT (written first): an `Opened` exists only after its row is in the ledger.
     pub fn opened(opened: &'a Opened, rest: Option<&'a RawValue>) -> Self {
-        Self { tool: opened.permit().tool().name.as_str(), arguments: opened.permit().arguments(), rest }
+        let permit = opened.permit();
+        Self {
+            tool: permit.tool().name.as_str(),
+            arguments: permit.arguments(),
+            rest,
+            permitted: Some(opened),
+        }
     }
 
     /// A dry run the gate asked for.
     pub fn dry_run(dry: &'a DryRun) -> Self {
-        Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest: None }
+        Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest: None, permitted: None }
     }
 
     /// The tool's own name.
@@ -44,6 +55,11 @@ impl<'a> Errand<'a> {
     /// The text of its arguments, to be sent as it is.
     pub fn arguments(&self) -> &str {
         self.arguments
+    }
+
+    /// Who asked and which row let it out; none for a dry run.
+    pub fn permitted(&self) -> Option<&'a Opened> {
+        self.permitted
     }
 
     /// The request's own params: everything in them but `name` and `arguments` passes along.
@@ -63,6 +79,22 @@ pub struct Talk {
     pub questions: Questions,
     /// The client that is spoken for.
     pub identity: Option<Identity>,
+}
+
+impl Talk {
+    /// What passes between a client's request and an upstream: progress, log lines, the client's own capabilities, and
+    /// questions. Where both are of the stateless era questions pass as they are; everywhere else they are bridged.
+    pub fn between(ctx: &Ctx, upstream: &dyn Upstream, wait: Duration) -> Self {
+        let both_modern = ctx.era() == Era::Modern && upstream.health().era == Some("modern");
+        let questions =
+            if both_modern { Questions::PassThrough } else { Questions::Bridge(Arc::new(ctx.clone())) };
+        let client = ctx.client();
+        let identity = client.info.clone().map(|client_info| Identity {
+            client_info,
+            capabilities: client.capabilities.clone().unwrap_or_else(raw::empty_object),
+        });
+        Self { deadline: Deadline::Quiet(wait), relay: Some(Arc::new(ctx.clone())), questions, identity }
+    }
 }
 
 /// Why an upstream gave no result.
@@ -148,4 +180,9 @@ pub trait Upstream: Send + Sync {
 
     /// Ends it; a child and everything it started are gone when this returns.
     fn close(&self) -> Later<'_, ()>;
+
+    /// The configuration has another in its place, or none: no new call comes. Work that goes on by itself may end by itself.
+    fn retire(&self) -> Later<'_, ()> {
+        self.close()
+    }
 }

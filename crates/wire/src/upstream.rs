@@ -4,6 +4,7 @@
 mod address;
 mod child;
 mod connect;
+mod group;
 mod http;
 mod orphan;
 mod pending;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use self::address::default_address_rule;
 pub use self::connect::Upstream;
+pub use self::group::Group;
 pub use self::orphan::{keep_orphans, use_keeper};
 use crate::era::Era;
 use crate::fault::WireFault;

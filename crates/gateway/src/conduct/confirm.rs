@@ -170,7 +170,7 @@ impl Conduct<'_> {
         let Some(upstream) = upstreams.get(upstream) else {
             return Err(failed(format!("upstream `{upstream}` is gone")));
         };
-        let mut talk = self.talk(None);
+        let mut talk = self.talk(upstream.as_ref(), None);
         // A dry run asks nobody and tells no progress: its answer is only a preview.
         (talk.relay, talk.questions) = (None, Questions::PassThrough);
         let result = upstream.call(Errand::dry_run(dry), talk).await.map_err(|fault| match fault {

@@ -1,6 +1,5 @@
 //! Running what may run: the row first, then the upstream, then the outcome. Nothing is sent twice.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use countersign_core::digest::{Digest, Domain};
@@ -11,14 +10,12 @@ use countersign_core::record::RowStatus;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::rules::RuleName;
 use countersign_store::{Ended, Opened, Outcome};
-use countersign_wire::era::Era;
 use countersign_wire::fault::Sent;
 use countersign_wire::raw::{self, Raw};
-use countersign_wire::upstream::{Deadline, Questions};
 
 use super::{Conduct, facts};
 use crate::answer::{Answer, with_meta};
-use crate::upstreams::{Errand, Talk, UpstreamFault};
+use crate::upstreams::{Errand, Talk, Upstream, UpstreamFault};
 
 /// The longest result kept with a plan for `get_plan`, in bytes.
 const KEPT_RESULT: usize = 256 << 10;
@@ -70,7 +67,7 @@ impl Conduct<'_> {
             None => self.rest.clone(),
         };
         let errand = Errand::opened(opened, rest.as_deref());
-        let call = upstream.call(errand, self.talk(permit.timeout()));
+        let call = upstream.call(errand, self.talk(upstream.as_ref(), permit.timeout()));
         tokio::select! {
             sent = call => sent,
             () = self.ctx.cancelled() => Err(UpstreamFault::Unavailable {
@@ -81,18 +78,9 @@ impl Conduct<'_> {
     }
 
     /// How this request speaks with an upstream: progress back to its client, questions in the client's era.
-    pub(super) fn talk(&self, timeout: Option<std::time::Duration>) -> Talk {
+    pub(super) fn talk(&self, upstream: &dyn Upstream, timeout: Option<std::time::Duration>) -> Talk {
         let wait = timeout.unwrap_or(self.house.law.load().timeout);
-        let questions = match self.ctx.era() {
-            Era::Modern => Questions::PassThrough,
-            Era::Legacy => Questions::Bridge(Arc::new(self.ctx.clone())),
-        };
-        Talk {
-            deadline: Deadline::Quiet(wait),
-            relay: Some(Arc::new(self.ctx.clone())),
-            questions,
-            identity: None,
-        }
+        Talk::between(self.ctx, upstream, wait)
     }
 
     async fn close(

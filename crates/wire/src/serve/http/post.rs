@@ -66,7 +66,8 @@ impl<S: Service> HttpFront<S> {
         message: Message,
     ) -> Response {
         match message {
-            Message::Request(request) if &*request.method == "initialize" => {
+            // The stateless revision has no `initialize`: said in its terms, it is not found.
+            Message::Request(request) if &*request.method == "initialize" && !is_modern(headers) => {
                 self.initialize(path, tag, headers, request).await
             }
             Message::Request(request)

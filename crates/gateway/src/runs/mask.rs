@@ -1,0 +1,67 @@
+//! Secrets of the configuration, taken out of what a command writes: a program that echoes its token does not put it into logs,
+//! answers or records. Only exact copies are found; a program that wants to tell can.
+
+use countersign_core::config::{Piece, Template};
+use countersign_core::ids::Secret;
+
+/// Shorter ones would take ordinary words out of every text.
+const SHORTEST: usize = 6;
+const SHOWN: &[u8] = b"***";
+
+/// What is to be taken out.
+#[derive(Clone, Default)]
+pub(crate) struct Mask {
+    /// Longest first: one may be a part of another.
+    secrets: Vec<Secret>,
+}
+
+impl Mask {
+    /// Everything that was looked up for these texts. Lines are masked one by one, so a secret of several counts by line.
+    pub(crate) fn of<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Self {
+        let mut secrets = Vec::new();
+        for piece in templates.into_iter().flat_map(Template::pieces) {
+            let Piece::Found(secret) = piece else { continue };
+            let lines = secret.expose().lines().map(str::trim).filter(|line| line.len() >= SHORTEST);
+            secrets.extend(lines.map(Secret::new));
+        }
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
+        secrets.dedup();
+        Self { secrets }
+    }
+
+    /// The line without secrets.
+    pub(crate) fn clean(&self, mut line: Vec<u8>) -> Vec<u8> {
+        for secret in &self.secrets {
+            let secret = secret.expose().as_bytes();
+            let mut clean = Vec::new();
+            let mut rest = line.as_slice();
+            while let Some(at) = rest.windows(secret.len()).position(|part| part == secret) {
+                clean.extend_from_slice(rest.get(..at).unwrap_or_default());
+                clean.extend_from_slice(SHOWN);
+                rest = rest.get(at + secret.len()..).unwrap_or_default();
+            }
+            if !clean.is_empty() {
+                clean.extend_from_slice(rest);
+                line = clean;
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_copies_are_taken_out_longest_first() {
+        let mask = Mask { secrets: vec![Secret::new("hunter2hunter2"), Secret::new("hunter2")] };
+        let check = |line: &str, expect: &str| {
+            assert_eq!(String::from_utf8(mask.clean(line.as_bytes().to_vec())).unwrap(), expect);
+        };
+        check("token=hunter2hunter2;hunter2\n", "token=***;***\n");
+        check("hunter2", "***");
+        check("nothing of it\n", "nothing of it\n");
+        check("", "");
+    }
+}

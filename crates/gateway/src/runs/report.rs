@@ -1,0 +1,68 @@
+//! What the records say of a run while it goes on: one row, written when something changed. A store that can't be written just now
+//! stops no command: what could not be written is in the log of the gateway.
+
+use countersign_core::record::{RowKind, RowStatus};
+use countersign_store::{Entry, Run, RunState, Store};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// Keeps a run's row true.
+pub(crate) struct Report {
+    store: Store,
+    run: Run,
+}
+
+impl Report {
+    /// Of a run that has its row already.
+    pub(super) fn new(store: Store, run: Run) -> Self {
+        Self { store, run }
+    }
+
+    /// It is under way, and these are its last lines.
+    pub(super) async fn running(&mut self, tail: Vec<String>) {
+        self.run.state = RunState::Running;
+        self.run.log_tail = tail;
+        self.write().await;
+    }
+
+    /// It has ended: in its own row, and in the ledger.
+    pub(super) async fn ended(mut self, state: RunState, exit_code: Option<i64>, tail: Vec<String>) {
+        let now = Timestamp::now();
+        self.run.state = state;
+        self.run.exit_code = exit_code;
+        self.run.ended = Some(now);
+        self.run.log_tail = tail;
+        self.write().await;
+        let status = if state == RunState::Success { RowStatus::Success } else { RowStatus::Error };
+        let mut entry = Entry::new(RowKind::System, status);
+        entry.principal = Some(self.run.principal.clone());
+        entry.session = Some(self.run.session.clone());
+        let detail = json!({
+            "action": "run_ended",
+            "entity_type": "run",
+            "entity_id": self.run.id.as_str(),
+            "tool": self.run.tool,
+            "state": state.as_str(),
+            "exit_code": exit_code,
+            "opened": self.run.ledger_id.as_ref().map(|id| id.as_str()),
+        });
+        if let Err(fault) = self.store.append(entry.with_detail(&detail), now).await {
+            tracing::error!(
+                incident = fault.incident(),
+                fault = fault.inside(),
+                "a run's end could not be recorded"
+            );
+        }
+    }
+
+    async fn write(&self) {
+        if let Err(fault) = self.store.update_run(&self.run).await {
+            tracing::error!(
+                incident = fault.incident(),
+                fault = fault.inside(),
+                run = self.run.id.as_str(),
+                "where a run stands could not be recorded"
+            );
+        }
+    }
+}

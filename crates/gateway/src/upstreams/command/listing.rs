@@ -1,0 +1,69 @@
+//! A command tool's definition as it is listed: the configuration's, with what every argument of a command must be said in the input
+//! schema, so that the gate refuses a value that looks like a flag before anything is previewed or asked.
+
+use countersign_core::config::{CommandTool, Input, LeadingDash};
+use countersign_wire::raw::{self, Raw};
+use serde_json::{Map, Value, json};
+
+/// No argument of a process can hold a NUL.
+const NO_NUL: &str = "^[^\\x00]*$";
+/// Nothing that could be taken for a flag.
+const NO_FLAG: &str = "^([^-]|$)";
+
+/// The definition.
+pub(super) fn definition(tool: &CommandTool) -> Raw {
+    let mut definition = tool.definition();
+    let properties =
+        definition.get_mut("inputSchema").and_then(|schema| schema.get_mut("properties")?.as_object_mut());
+    if let Some(properties) = properties {
+        for input in &tool.inputs {
+            if let Some(schema) = properties.get_mut(&input.name).and_then(Value::as_object_mut) {
+                narrow(input, schema);
+            }
+        }
+    }
+    raw::to_raw(&definition)
+}
+
+fn narrow(input: &Input, schema: &mut Map<String, Value>) {
+    match schema.get("type").and_then(Value::as_str) {
+        Some("array") => {
+            let items = schema.entry("items").or_insert_with(|| json!({}));
+            // Items of any kind but these can't be said more of; they are checked when they are filled in.
+            if let Some(items) = items.as_object_mut() {
+                require(items, demands(input));
+            }
+        }
+        Some("boolean" | "object") => {}
+        Some(_) | None => require(schema, demands(input)),
+    }
+}
+
+/// Patterns speak of strings only and `minimum` of numbers, so all of them may stand beside any type.
+fn demands(input: &Input) -> Vec<Value> {
+    match input.leading_dash {
+        LeadingDash::Allowed => vec![json!({"pattern": NO_NUL})],
+        LeadingDash::Refused => {
+            vec![json!({"pattern": NO_FLAG}), json!({"pattern": NO_NUL}), json!({"minimum": 0})]
+        }
+    }
+}
+
+fn require(schema: &mut Map<String, Value>, demands: Vec<Value>) {
+    // An item that is an object or a list is filled in as JSON.
+    let kind = schema.get("type").and_then(Value::as_str).unwrap_or("").to_owned();
+    let fits = |demand: &Value| match kind.as_str() {
+        "string" => demand.get("pattern").is_some(),
+        "integer" | "number" => demand.get("minimum").is_some(),
+        "" => true,
+        _ => false,
+    };
+    let demands: Vec<Value> = demands.into_iter().filter(fits).collect();
+    if demands.is_empty() {
+        return;
+    }
+    match schema.entry("allOf").or_insert_with(|| json!([])) {
+        Value::Array(all) => all.extend(demands),
+        other => *other = Value::Array(demands),
+    }
+}
