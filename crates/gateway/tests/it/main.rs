@@ -8,4 +8,5 @@
 )]
 
 mod catalog;
+mod command;
 mod upstreams;

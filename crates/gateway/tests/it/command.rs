@@ -1,0 +1,7 @@
+//! Commands as tools: real processes, through the gate and the upstream.
+
+mod bench;
+mod ends;
+mod git;
+mod runs;
+mod words;

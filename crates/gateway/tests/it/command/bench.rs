@@ -1,0 +1,191 @@
+//! Command tools from a configuration's text, called as the house calls them: judged by the gate, written first, then run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_core::call::{Arguments, Call, Caller, Scopes, Standing};
+use countersign_core::config::{self, Config, Source as File, UpstreamKind};
+use countersign_core::confirm::Brought;
+use countersign_core::gate::{DryRun, NoLimits, Snapshot, Verdict, Writes, judge};
+use countersign_core::ids::{FullName, RunId, Secret, ToolName};
+use countersign_core::intent::{Door, Spoken, Strictness};
+use countersign_core::mode::Mode;
+use countersign_core::record::Source;
+use countersign_core::redact::Redactor;
+use countersign_core::role::Role;
+use countersign_core::tool::Tool;
+use countersign_gateway::runs::Runs;
+use countersign_gateway::schema::Schemas;
+use countersign_gateway::upstreams::command::{CommandUpstream, Settings};
+use countersign_gateway::upstreams::{Errand, Upstream, UpstreamFault};
+use countersign_store::{ConnectOptions, Opened, Run, RunState, Store, StoreUrl};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+
+use crate::upstreams::peer::{LONG, talk};
+
+/// An upstream `u` of command tools.
+pub(crate) struct Bench {
+    pub(crate) folder: TempDir,
+    pub(crate) store: Store,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) upstream: Arc<CommandUpstream>,
+    config: Config,
+    schemas: Schemas,
+    tools: Vec<Arc<Tool>>,
+}
+
+pub(crate) async fn store_in(folder: &Path) -> Store {
+    let url: StoreUrl = format!("sqlite:{}", folder.join("c.db").display()).parse().unwrap();
+    Store::connect(&url, ConnectOptions::default()).await.unwrap()
+}
+
+impl Bench {
+    /// The tools of this text, in a folder of their own.
+    pub(crate) async fn new(text: &str) -> Self {
+        Self::with(text, tempfile::tempdir().unwrap()).await
+    }
+
+    /// The same in a folder that has something already. `${env:SECRET}` is `correct-horse`, any other its own name.
+    pub(crate) async fn with(text: &str, folder: TempDir) -> Self {
+        let parsed =
+            config::parse(&[File::new("test.toml", text)]).unwrap_or_else(|found| panic!("{found:#?}"));
+        let looked_up = |name: &str| match name {
+            "SECRET" => "correct-horse".to_owned(),
+            "HERE" => folder.path().display().to_string(),
+            other => other.to_owned(),
+        };
+        let config = parsed.settle(&|reference| Ok(Secret::new(looked_up(&reference.name)))).unwrap();
+        let store = store_in(folder.path()).await;
+        let runs = Runs::new(store.clone(), folder.path().join("runs"));
+        let written = config.upstreams.first().unwrap();
+        let UpstreamKind::Command { tools, env, cwd } = &written.kind else { panic!("no command tools") };
+        let settings = Settings {
+            tools,
+            env,
+            cwd: cwd.as_ref(),
+            timeout: written.timeout,
+            ambient: &std::env::vars_os().collect::<Vec<_>>(),
+            folder: folder.path(),
+        };
+        let upstream = CommandUpstream::new(written.id.clone(), &settings, Arc::clone(&runs)).unwrap();
+        let tools = upstream.tools().await.unwrap();
+        let tools = tools.iter().map(|raw| {
+            let definition: Map<String, Value> = serde_json::from_str(raw.get()).unwrap();
+            Arc::new(Tool::read(written.id.clone(), definition).unwrap())
+        });
+        let tools = tools.collect();
+        Self { folder, store, runs, upstream: Arc::new(upstream), config, schemas: Schemas::default(), tools }
+    }
+
+    /// What the gate says in this mode.
+    pub(crate) fn judge(&self, tool: &str, arguments: &Value, mode: Mode) -> Verdict {
+        let tool = self.tools.iter().find(|known| known.name.as_str() == tool).unwrap();
+        let call = Call {
+            caller: Caller {
+                principal: "agent".into(),
+                credential: None,
+                role: Role::Agent,
+                session: "s".into(),
+                source: Source::Mcp,
+                scopes: Scopes::all(),
+            },
+            name: FullName { upstream: tool.upstream.clone(), tool: tool.name.clone() },
+            standing: Standing::Accepted(Arc::clone(tool)),
+            arguments: Arguments::parse(arguments.to_string().as_bytes()).unwrap(),
+            door: Door::Direct,
+            intent: Spoken::read(&Map::new()).unwrap(),
+            mode: None,
+            brought: Brought::default(),
+        };
+        let snapshot = Snapshot {
+            rules: &self.config.rules,
+            strictness: Strictness::Strict,
+            configured_mode: mode,
+            session_mode: None,
+            held: None,
+            grants: &[],
+            usage: &NoLimits,
+            writes: Writes::Open,
+            schema: &self.schemas,
+            redactor: &Redactor::new(*b"salt"),
+        };
+        judge(call, &snapshot, Timestamp::now())
+    }
+
+    /// A call whose row is written; the code of its refusal otherwise. The tool has to need no confirmation.
+    pub(crate) async fn open(&self, tool: &str, arguments: &Value) -> Result<Opened, &'static str> {
+        match self.judge(tool, arguments, Mode::Execute) {
+            Verdict::Go(permit) => Ok(self.store.open(permit, Timestamp::now()).await.unwrap()),
+            Verdict::Refuse(refused) => Err(refused.refusal.code.as_str()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Runs a tool that needs no confirmation.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, UpstreamFault> {
+        self.call_within(tool, arguments, LONG).await
+    }
+
+    pub(crate) async fn call_within(
+        &self,
+        tool: &str,
+        arguments: Value,
+        limit: Duration,
+    ) -> Result<Value, UpstreamFault> {
+        let opened = self.open(tool, &arguments).await.unwrap();
+        let limit = opened.permit().timeout().unwrap_or(limit);
+        let raw = self.upstream.call(Errand::opened(&opened, None), talk(limit)).await?;
+        Ok(serde_json::from_str(raw.get()).unwrap())
+    }
+
+    /// A dry run, which no gate is asked about.
+    pub(crate) async fn dry_run(&self, tool: &str, arguments: Value) -> Result<Value, UpstreamFault> {
+        let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string() };
+        let raw = self.upstream.call(Errand::dry_run(&dry), talk(LONG)).await?;
+        Ok(serde_json::from_str(raw.get()).unwrap())
+    }
+
+    /// Begins a run.
+    pub(crate) async fn begin(&self, tool: &str, arguments: Value) -> RunId {
+        let result = self.call(tool, arguments).await.unwrap();
+        assert_eq!(result["isError"], false, "{result}");
+        let data = &result["structuredContent"]["data"];
+        assert_eq!((&data["state"], &data["tool"]), (&"queued".into(), &format!("u:{tool}").into()));
+        RunId::new(data["run_id"].as_str().unwrap())
+    }
+
+    pub(crate) async fn run(&self, id: &RunId) -> Run {
+        self.store.run(id).await.unwrap().unwrap()
+    }
+
+    /// Waits until a run stands somewhere, which it must within a while.
+    pub(crate) async fn until(&self, id: &RunId, states: &[RunState]) -> Run {
+        let deadline = tokio::time::Instant::now() + LONG;
+        loop {
+            let run = self.run(id).await;
+            if states.contains(&run.state) {
+                return run;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{run:?} never became {states:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits for a run's end.
+    pub(crate) async fn ended(&self, id: &RunId) -> Run {
+        let ends = [RunState::Success, RunState::Failed, RunState::Cancelled, RunState::OutcomeUnknown];
+        self.until(id, &ends).await
+    }
+
+    pub(crate) fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
+    }
+}
+
+/// The text blocks of a result.
+pub(crate) fn texts(result: &Value) -> Vec<&str> {
+    result["content"].as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect()
+}

@@ -1,0 +1,1 @@
+//! The preset for git, with the real git in real repositories.
