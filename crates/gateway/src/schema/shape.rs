@@ -116,7 +116,7 @@ impl Shape {
     fn matching(&self, text: &str) -> u64 {
         let length = text.len() as u64;
         match self.patterns {
-            Patterns::Linear => 1 + length / 8,
+            Patterns::Linear => 1 + length / 32,
             Patterns::Turning => 1 + length * length.min(super::TURNS as u64) / 64,
         }
     }
