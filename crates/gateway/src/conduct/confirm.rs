@@ -7,10 +7,10 @@ use countersign_core::gate::{Draft, DryRun, Redemption, Refused, token_digest};
 use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::Style;
-use countersign_core::record::RowStatus;
+use countersign_core::record::{CallRecord, RowStatus};
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
-use countersign_store::{Entry, Holding};
+use countersign_store::{Entry, HoldRefused, Holding};
 use countersign_wire::raw;
 use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
@@ -68,15 +68,22 @@ impl Conduct<'_> {
             self.house.store.hold(&plan, token_digest(&token), plan.expires, draft.record.clone(), now).await;
         let holding = match holding {
             Ok(holding) => holding,
-            Err(refused) => {
-                return self.refuse(Refused { refusal: refused.refusal(), record: draft.record }).await;
-            }
+            Err(refused) => return self.not_held(&refused, draft.record).await,
         };
         // Whatever was decided, by whomever, shows when the call comes back with its token.
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
             return self.bring_back(draft, &token).await;
         }
         Answer::Envelope(self.ask_for(&plan, &holding, &token, law, draft.warnings))
+    }
+
+    /// A plan that could not be kept. One too many has its row from the store already.
+    pub(super) async fn not_held(&self, refused: &HoldRefused, record: CallRecord) -> Answer {
+        let refusal = refused.refusal();
+        match refused {
+            HoldRefused::TooManyPending => self.refuse_unlogged(&refusal),
+            HoldRefused::Fault(_) => self.refuse(Refused { refusal, record }).await,
+        }
     }
 
     /// The answer of phase 1: what would happen, the token, and who has to agree.

@@ -6,10 +6,10 @@ use countersign_core::digest::{Digest, Domain};
 use countersign_core::duration::Rate;
 use countersign_core::effect::Effect;
 use countersign_core::gate::{Permit, Refused, over_limit};
-use countersign_core::record::RowStatus;
+use countersign_core::record::{CallRecord, RowStatus};
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::rules::RuleName;
-use countersign_store::{Ended, Opened, Outcome};
+use countersign_store::{Ended, OpenRefused, Opened, Outcome};
 use countersign_wire::fault::Sent;
 use countersign_wire::raw::{self, Raw};
 
@@ -34,9 +34,7 @@ impl Conduct<'_> {
         }
         let opened = match self.house.store.open(permit, self.house.now()).await {
             Ok(opened) => opened,
-            Err(refused) => {
-                return (self.refuse(Refused { refusal: refused.refusal(), record }).await, Ended::Error);
-            }
+            Err(refused) => return (self.not_opened(&refused, record).await, Ended::Error),
         };
         if let Some(plan) = &record.plan_id {
             self.house.announce(plan.clone());
@@ -45,6 +43,15 @@ impl Conduct<'_> {
         let sent = self.send(&opened).await;
         let duration_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.close(opened, sent, duration_us).await
+    }
+
+    /// A permit that could not be used. What was spent meanwhile has its row from the store already.
+    pub(super) async fn not_opened(&self, refused: &OpenRefused, record: CallRecord) -> Answer {
+        let refusal = refused.refusal();
+        match refused {
+            OpenRefused::NotSpendable { .. } => self.refuse_unlogged(&refusal),
+            OpenRefused::Fault(_) => self.refuse(Refused { refusal, record }).await,
+        }
     }
 
     /// Takes a place in the rule's window; the gate has only looked.

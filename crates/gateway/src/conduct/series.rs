@@ -117,7 +117,7 @@ impl Conduct<'_> {
             self.house.store.hold(&plan, token_digest(&token), plan.expires, record.clone(), now).await;
         let holding = match held {
             Ok(holding) => holding,
-            Err(refused) => return self.refuse(Refused { refusal: refused.refusal(), record }).await,
+            Err(refused) => return self.not_held(&refused, record).await,
         };
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
             let brought = Brought { token: Some(token), yes: Some(true), text: None };
@@ -228,7 +228,7 @@ impl Conduct<'_> {
         let record = whole.record().clone();
         let opened = match self.house.store.open(whole, self.house.now()).await {
             Ok(opened) => opened,
-            Err(refused) => return self.refuse(Refused { refusal: refused.refusal(), record }).await,
+            Err(refused) => return self.not_opened(&refused, record).await,
         };
         self.house.announce(plan.id.clone());
         let start = Instant::now();
