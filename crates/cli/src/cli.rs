@@ -10,6 +10,7 @@ use crate::answer::{Answer, Outcome, Trouble};
 use crate::commands::activity::Activity;
 use crate::commands::bench::{self, Bench, Echo};
 use crate::commands::completions::Completions;
+use crate::commands::pack::Pack;
 use crate::commands::policy::Policy;
 use crate::commands::serve::Serve;
 use crate::output::{Format, Verbosity, Voice};
@@ -83,6 +84,11 @@ pub(crate) enum Command {
     /// The echo server `bench` measures
     #[command(hide = true)]
     BenchEcho(Echo),
+    /// Deploy agent assets from one repository: plan, confirm, apply, roll back
+    #[command(
+        after_help = "Examples:\n  countersign pack init --git\n  countersign pack preview --diff\n  countersign pack deploy --apply\n  countersign pack rollback --to initial"
+    )]
+    Pack(Pack),
     /// Show which program this is
     #[command(after_help = "Examples:\n  countersign version\n  countersign version --json")]
     Version,
@@ -102,6 +108,7 @@ impl Command {
             Command::Serve(_) => "serve",
             Command::Bench(_) => "bench",
             Command::BenchEcho(_) => "bench-echo",
+            Command::Pack(pack) => pack.name().command,
             Command::Version => "version",
             Command::Completions(_) => "completions",
         }

@@ -15,14 +15,9 @@ mod when;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    let (voice, path, result) = match cli::read(&arguments) {
-        Ok(cli) => {
-            let (voice, path) = (output::Voice::of(&cli), cli.command.path());
-            let result = commands::run(&cli, voice);
-            (voice, path.to_owned(), result)
-        }
-        Err(not_read) => (not_read.voice, not_read.path, not_read.result),
-    };
-    output::finish(voice, &path, result).into()
+    let arguments = commands::pack::under_alias(std::env::args_os().collect());
+    match cli::read(&arguments) {
+        Ok(cli) => commands::run(&cli, output::Voice::of(&cli)).into(),
+        Err(not_read) => output::finish(not_read.voice, &not_read.path, not_read.result).into(),
+    }
 }

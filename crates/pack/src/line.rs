@@ -272,16 +272,20 @@ fn hash_with(plan: &Plan, preview: &Preview) -> Digest {
 
 /// The token's refusals in the words of `deploy` and `deploy_apply`.
 fn for_callers(refusal: Refusal) -> Refusal {
-    match refusal.code {
-        Code::ConfirmTokenRequired
-        | Code::ConfirmTokenMismatch
-        | Code::ConfirmTokenUsed
-        | Code::ConfirmTokenExpired
-        | Code::PlanCancelled => refusal
-            .next(&[NextAction::CallDeploy, NextAction::RetryDeployApply])
-            .with("hint", "call `deploy`, show what it answers, then call `deploy_apply` with its confirm_token and yes=true"),
-        Code::ConfirmRequired => confirm_required("deploy --apply", refusal),
-        _ => refusal,
+    let of_token = [
+        Code::ConfirmTokenRequired,
+        Code::ConfirmTokenMismatch,
+        Code::ConfirmTokenUsed,
+        Code::ConfirmTokenExpired,
+        Code::PlanCancelled,
+    ];
+    if of_token.contains(&refusal.code) {
+        let hint = "call `deploy`, show what it answers, then call `deploy_apply` with its confirm_token and yes=true";
+        refusal.next(&[NextAction::CallDeploy, NextAction::RetryDeployApply]).with("hint", hint)
+    } else if refusal.code == Code::ConfirmRequired {
+        confirm_required("deploy --apply", refusal)
+    } else {
+        refusal
     }
 }
 

@@ -1,0 +1,165 @@
+//! `countersign pack`, and the whole program under the name `agentpack`: agent assets from one repository. Reads the flags, asks
+//! where something changes, prints. What is planned, refused and written is decided in the room below.
+
+mod act;
+mod arguments;
+mod mcp;
+mod registry;
+mod repo;
+mod show;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use countersign_core::refusal::Refusal;
+use countersign_pack::place::{Place, machine_id};
+use countersign_pack::reply::{Name, Reply, envelope};
+use countersign_pack::stop::{Stop, UNEXPECTED};
+
+pub(crate) use arguments::Pack;
+
+use crate::answer::{Answer, Refused, Trouble, Usage};
+use crate::environment;
+use crate::exit::Exit;
+use crate::output::{self, BAD, Format, Voice, paint};
+
+/// The name under which the whole program is the pack.
+pub(crate) const ALIAS: &str = "agentpack";
+
+/// What a command gives back: text for people and the same for programs.
+pub(super) type Told = Result<(String, Reply), Stop>;
+
+/// Runs one of the pack's commands and prints what it answers.
+pub(crate) fn run(pack: &Pack, voice: Voice) -> Exit {
+    let name = pack.name();
+    if let Some(refused) = pack.not_with_json(voice) {
+        return output::finish(voice, name.command, Err(refused));
+    }
+    let told = match place(pack) {
+        Ok(place) => act::act(pack, &place, voice),
+        Err(usage) => return output::finish(voice, name.command, Err(Trouble::Usage(usage))),
+    };
+    finish(name, told, voice)
+}
+
+fn finish(name: Name, told: Told, voice: Voice) -> Exit {
+    match (voice.format, told) {
+        (Format::Json, told) => {
+            let exit = exit(&told);
+            let value = envelope(name, told.map(|(_, reply)| reply)).to_value();
+            let text =
+                if std::io::stdout().is_terminal() { format!("{value:#}\n") } else { format!("{value}\n") };
+            match voice.give(&text) {
+                Ok(()) => exit,
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => exit,
+                Err(_) => Exit::Fault,
+            }
+        }
+        (Format::Text, Ok((text, reply))) => output::finish(
+            voice,
+            name.command,
+            Ok(Answer { text, data: reply.data, warnings: reply.warnings }),
+        ),
+        (Format::Text, Err(Stop::Refused(refusal))) => {
+            let next = next_line(&refusal);
+            let refused = Refused { next, reasons: show::facts(&refusal), ..Refused::from(*refusal) };
+            output::finish(voice, name.command, Err(refused.into()))
+        }
+        (Format::Text, Err(Stop::Broken(broken))) => {
+            voice.tell(&format!("{} {broken}\n", paint(BAD, format_args!("fault {UNEXPECTED}:"))));
+            Exit::Fault
+        }
+    }
+}
+
+fn exit(told: &Told) -> Exit {
+    match told {
+        Ok(_) => Exit::Ok,
+        Err(Stop::Refused(refusal)) => crate::exit::of(refusal),
+        Err(Stop::Broken(_)) => Exit::Fault,
+    }
+}
+
+/// What a person types next, for the refusals that have such a thing.
+fn next_line(refusal: &Refusal) -> Option<String> {
+    let next = refusal.next_actions.first()?;
+    let line = match next.as_str() {
+        "retry_with_yes" => "the same with --yes",
+        "retry_with_adopt" => "the same with --adopt; what is overwritten is backed up first",
+        "call_deploy" | "run_preview" => "countersign pack preview --diff",
+        "run_init" => "countersign pack init",
+        "run_lock" | "regenerate_lockfile" => "countersign pack lock",
+        "init_git_repo" => "git init",
+        "commit_or_stash" => "git commit, or git stash",
+        "create_overlay" => "countersign pack overlay edit MODULE_ID",
+        "fix_config" => "mend the file that is named",
+        "list_snapshots" => "name one of the snapshots above, or `initial`",
+        _ => return None,
+    };
+    Some(line.to_owned())
+}
+
+/// Where everything is, from flags and environment.
+fn place(pack: &Pack) -> Result<Place, Usage> {
+    let missing = |what: &str, next: &str| Usage {
+        message: format!("{what} is not known"),
+        reason_code: "environment_missing",
+        next: next.to_owned(),
+    };
+    let home = environment::path(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+    let home = home.ok_or_else(|| missing("your home folder", "set HOME"))?;
+    let cwd = std::env::current_dir()
+        .map_err(|_| missing("the working folder", "change to a folder that exists"))?;
+    let pack_home =
+        environment::path("AGENTPACK_HOME").map_or_else(|| home.join(".agentpack"), |path| cwd.join(path));
+    let repo = match &pack.repo {
+        Some(path) => cwd.join(path),
+        None => pack_home.join("repo"),
+    };
+    let machine = pack
+        .machine
+        .clone()
+        .or_else(|| environment::variable("AGENTPACK_MACHINE_ID"))
+        .unwrap_or_else(host_name);
+    Ok(Place {
+        machine: machine_id(&machine),
+        codex_home: environment::path("CODEX_HOME").map(|path| cwd.join(path)),
+        path: std::env::var_os("PATH"),
+        home,
+        pack_home,
+        repo,
+        cwd,
+    })
+}
+
+fn host_name() -> String {
+    let named = environment::variable("HOSTNAME").or_else(|| environment::variable("COMPUTERNAME"));
+    let asked = || {
+        std::process::Command::new("hostname")
+            .output()
+            .ok()
+            .map(|out| String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    named.or_else(asked).unwrap_or_default()
+}
+
+/// The program's arguments with `pack` put in, where it was called by the pack's own name.
+pub(crate) fn under_alias(mut arguments: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    let called = arguments.first().map(PathBuf::from);
+    let is_alias = called.as_deref().and_then(std::path::Path::file_stem).is_some_and(|stem| stem == ALIAS);
+    let about_itself = arguments.get(1).is_some_and(|first| first == "--version" || first == "-V");
+    if is_alias && !about_itself {
+        arguments.insert(1, "pack".into());
+    }
+    arguments
+}
+
+/// Asks a person at a terminal; only `y` and `yes` are a yes.
+fn asks(question: &str) -> bool {
+    let mut stderr = std::io::stderr().lock();
+    let asked = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    let mut line = String::new();
+    asked.is_ok()
+        && std::io::stdin().read_line(&mut line).is_ok()
+        && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+}

@@ -1,0 +1,338 @@
+//! What the pack's commands take, as people type it, and what each is called in envelopes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use clap_complete::Shell;
+use countersign_pack::explain::ExplainKind;
+use countersign_pack::manifest::ModuleType;
+use countersign_pack::overlay::{Layer, OverlayKind};
+use countersign_pack::reply::Name;
+use countersign_pack::status::DriftKind;
+
+use crate::answer::Trouble;
+use crate::output::{Format, Voice};
+
+/// What every command of the pack takes, and the commands.
+#[derive(Args, Debug)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Pack {
+    /// The config repo; without it, $AGENTPACK_HOME/repo
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Agent assets")]
+    pub(crate) repo: Option<PathBuf>,
+
+    /// The profile whose modules are meant
+    #[arg(
+        long,
+        global = true,
+        default_value = "default",
+        value_name = "NAME",
+        help_heading = "Agent assets"
+    )]
+    pub(crate) profile: String,
+
+    /// One target, or all of them
+    #[arg(long, global = true, default_value = "all", value_name = "TARGET", help_heading = "Agent assets")]
+    pub(crate) target: String,
+
+    /// The machine whose overlays count; without it, this one
+    #[arg(long, global = true, value_name = "ID", help_heading = "Agent assets")]
+    pub(crate) machine: Option<String>,
+
+    /// Say yes to the change
+    #[arg(long, short, global = true, help_heading = "Agent assets")]
+    pub(crate) yes: bool,
+
+    /// Do everything but write
+    #[arg(long, global = true, help_heading = "Agent assets")]
+    pub(crate) dry_run: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Make a config repo
+    Init {
+        /// Make it a git repository as well
+        #[arg(long)]
+        git: bool,
+    },
+    /// Add a module to the manifest
+    Add {
+        /// What it is: instructions, skill, prompt or command
+        #[arg(value_name = "TYPE")]
+        kind: ModuleType,
+        /// Where it comes from: local:PATH or git:URL[#ref=…&subdir=…]
+        source: String,
+        /// Its id; without it, type and file name
+        #[arg(long)]
+        id: Option<String>,
+        /// Its tags
+        #[arg(long, value_delimiter = ',')]
+        tags: Vec<String>,
+        /// The targets it goes to; without them, all
+        #[arg(long, value_delimiter = ',')]
+        targets: Vec<String>,
+    },
+    /// Remove a module from the manifest
+    Remove {
+        /// Its id
+        #[arg(value_name = "MODULE_ID")]
+        id: String,
+    },
+    /// Pin every module to what it is now
+    Lock,
+    /// Fetch what the lockfile pins, and check it
+    Fetch,
+    /// Lock where there is no lockfile, then fetch
+    Update {
+        /// Lock in any case
+        #[arg(long, conflicts_with = "no_lock")]
+        lock: bool,
+        /// Do not lock
+        #[arg(long)]
+        no_lock: bool,
+        /// Fetch in any case
+        #[arg(long, conflicts_with = "no_fetch")]
+        fetch: bool,
+        /// Do not fetch
+        #[arg(long)]
+        no_fetch: bool,
+    },
+    /// Show what would change
+    Preview {
+        /// And how, line by line
+        #[arg(long)]
+        diff: bool,
+    },
+    /// Show which files would be created, updated or deleted
+    Plan,
+    /// Show how files would change, line by line
+    Diff,
+    /// Show what deploying would do, or do it with --apply
+    Deploy {
+        /// Do it
+        #[arg(long)]
+        apply: bool,
+        /// Overwrite files that are there and not managed; they are backed up
+        #[arg(long)]
+        adopt: bool,
+    },
+    /// Show what on disk differs from what was deployed
+    Status {
+        /// Only these kinds: missing, modified, extra
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<DriftKind>,
+    },
+    /// Check the folders things are deployed to
+    Doctor {
+        /// Add the line to .gitignore that keeps manifests out of commits
+        #[arg(long)]
+        fix: bool,
+    },
+    /// Say which modules and overlays are behind a change or a drift
+    Explain {
+        /// What to explain: plan, diff or status
+        kind: ExplainKind,
+    },
+    /// Bring edits of deployed files back
+    Evolve {
+        #[command(subcommand)]
+        evolve: Evolve,
+    },
+    /// Go back to what was deployed before
+    Rollback {
+        /// A snapshot's id, or `initial` for the state before the first deployment
+        #[arg(long, value_name = "ID")]
+        to: String,
+    },
+    /// Change a module in a way that outlives its updates
+    Overlay {
+        #[command(subcommand)]
+        overlay: Overlay,
+    },
+    /// The remote that machines meet at
+    Remote {
+        #[command(subcommand)]
+        remote: Remote,
+    },
+    /// Pull and push the config repo
+    Sync {
+        /// Put our commits on top of theirs
+        #[arg(long)]
+        rebase: bool,
+        /// The remote's name
+        #[arg(long, default_value = "origin")]
+        remote: String,
+    },
+    /// Note how a module did: one JSON object on stdin
+    Record,
+    /// Show how often modules failed
+    Score,
+    /// Serve the pack to agents
+    Mcp {
+        #[command(subcommand)]
+        mcp: Mcp,
+    },
+    /// Show the commands, for people or for programs
+    Help {
+        /// As Markdown
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Show the shape of what --json prints
+    Schema,
+    /// Print a script that completes our commands in your shell
+    Completions {
+        /// The shell to write for
+        shell: Shell,
+    },
+}
+
+/// Bringing edits back.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Evolve {
+    /// Commit edits of deployed files as overlays on a branch
+    Propose {
+        /// Only edits of this module
+        #[arg(long, value_name = "ID")]
+        module_id: Option<String>,
+        /// The scope of the overlays: global, machine or project
+        #[arg(long, default_value = "global")]
+        scope: Layer,
+        /// The branch's name
+        #[arg(long)]
+        branch: Option<String>,
+    },
+    /// Create files again that are missing
+    Restore {
+        /// Only files of this module
+        #[arg(long, value_name = "ID")]
+        module_id: Option<String>,
+    },
+}
+
+/// Overlays.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Overlay {
+    /// Make an overlay, or open the one there is
+    Edit {
+        /// The module
+        #[arg(value_name = "MODULE_ID")]
+        id: String,
+        /// Where it counts: global, machine or project
+        #[arg(long, default_value = "global")]
+        scope: Layer,
+        /// How it is kept: dir or patch
+        #[arg(long, default_value = "dir")]
+        kind: OverlayKind,
+        /// Start without the module's files
+        #[arg(long, conflicts_with = "materialize")]
+        sparse: bool,
+        /// Copy the files it lacks
+        #[arg(long)]
+        materialize: bool,
+    },
+    /// Merge a module's news into its overlay
+    Rebase {
+        /// The module
+        #[arg(value_name = "MODULE_ID")]
+        id: String,
+        /// Where it counts: global, machine or project
+        #[arg(long, default_value = "global")]
+        scope: Layer,
+        /// Drop files that equal the module's afterwards
+        #[arg(long)]
+        sparsify: bool,
+    },
+    /// Print where an overlay is
+    Path {
+        /// The module
+        #[arg(value_name = "MODULE_ID")]
+        id: String,
+        /// Where it counts: global, machine or project
+        #[arg(long, default_value = "global")]
+        scope: Layer,
+    },
+}
+
+/// The remote.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Remote {
+    /// Set it
+    Set {
+        /// Where it is
+        url: String,
+        /// What it is called
+        #[arg(long, default_value = "origin")]
+        name: String,
+    },
+}
+
+/// Serving.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Mcp {
+    /// Serve this process's stdin and stdout
+    Serve {
+        /// Tokens are good in every process that names the same session
+        #[arg(long, default_value = "pack", value_name = "NAME")]
+        session: String,
+    },
+}
+
+impl Pack {
+    /// What the command is called in its envelope.
+    pub(crate) fn name(&self) -> Name {
+        match &self.command {
+            Command::Init { .. } => Name::new("init", "init"),
+            Command::Add { .. } => Name::new("add", "add"),
+            Command::Remove { .. } => Name::new("remove", "remove"),
+            Command::Lock => Name::new("lock", "lock"),
+            Command::Fetch => Name::new("fetch", "fetch"),
+            Command::Update { .. } => Name::new("update", "update"),
+            Command::Preview { .. } => Name::new("preview", "preview"),
+            Command::Plan => Name::new("plan", "plan"),
+            Command::Diff => Name::new("diff", "diff"),
+            Command::Deploy { apply: true, .. } => Name::new("deploy", "deploy --apply"),
+            Command::Deploy { apply: false, .. } => Name::new("deploy", "deploy"),
+            Command::Status { .. } => Name::new("status", "status"),
+            Command::Doctor { fix: true } => Name::new("doctor", "doctor --fix"),
+            Command::Doctor { fix: false } => Name::new("doctor", "doctor"),
+            Command::Explain { kind: ExplainKind::Plan } => Name::new("explain.plan", "explain plan"),
+            Command::Explain { kind: ExplainKind::Diff } => Name::new("explain.diff", "explain diff"),
+            Command::Explain { kind: ExplainKind::Status } => Name::new("explain.status", "explain status"),
+            Command::Evolve { evolve: Evolve::Propose { .. } } => {
+                Name::new("evolve.propose", "evolve propose")
+            }
+            Command::Evolve { evolve: Evolve::Restore { .. } } => {
+                Name::new("evolve.restore", "evolve restore")
+            }
+            Command::Rollback { .. } => Name::new("rollback", "rollback"),
+            Command::Overlay { overlay: Overlay::Edit { .. } } => Name::new("overlay.edit", "overlay edit"),
+            Command::Overlay { overlay: Overlay::Rebase { .. } } => {
+                Name::new("overlay.rebase", "overlay rebase")
+            }
+            Command::Overlay { overlay: Overlay::Path { .. } } => Name::new("overlay.path", "overlay path"),
+            Command::Remote { remote: Remote::Set { .. } } => Name::new("remote.set", "remote set"),
+            Command::Sync { .. } => Name::new("sync", "sync"),
+            Command::Record => Name::new("record", "record"),
+            Command::Score => Name::new("score", "score"),
+            Command::Mcp { .. } => Name::new("mcp.serve", "mcp serve"),
+            Command::Help { .. } => Name::new("help", "help"),
+            Command::Schema => Name::new("schema", "schema"),
+            Command::Completions { .. } => Name::new("completions", "completions"),
+        }
+    }
+
+    /// A server's stdout is the protocol's: there is no envelope to print.
+    pub(super) fn not_with_json(&self, voice: Voice) -> Option<Trouble> {
+        let serves = matches!(self.command, Command::Mcp { .. });
+        (serves && voice.format == Format::Json).then(|| {
+            let message = "`mcp serve` speaks MCP on stdout and can't print an envelope there";
+            Trouble::usage("argument_conflict", message, "countersign pack mcp serve")
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! The commands about the config repo itself: its modules, pins, overlays, remote, and the notes on how modules do.
+
+use std::io::Read as _;
+
+use countersign_pack::events;
+use countersign_pack::manifest::Manifest;
+use countersign_pack::overlay::{self, Fill, Sparsity};
+use countersign_pack::place::Project;
+use countersign_pack::reply::Reply;
+use countersign_pack::repo::{self, Addition, Join, Wish, WithGit};
+use countersign_pack::stop::{Outcome, Stop};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::act::{Act, Ask};
+use super::arguments::Overlay;
+use super::{Told, show};
+
+/// What two flags that exclude each other ask for.
+pub(super) fn wish(yes: bool, no: bool) -> Wish {
+    match (yes, no) {
+        (true, _) => Wish::Do,
+        (false, true) => Wish::Leave,
+        (false, false) => Wish::Usual,
+    }
+}
+
+fn simply(reply: Outcome<Reply>) -> Told {
+    reply.map(|reply| (show::simple(&reply), reply))
+}
+
+impl Act<'_> {
+    pub(super) fn init(&self, git: bool) -> Told {
+        let place = self.place.clone();
+        let git = if git && !self.pack.dry_run { WithGit::Yes } else { WithGit::No };
+        let arguments = json!({"repo": place.repo});
+        simply(
+            self.change("init", "init", arguments, Ask::Never, move |system| repo::init(&place, git, system)),
+        )
+    }
+
+    pub(super) fn add(&self, addition: Addition) -> Told {
+        let place = self.place.clone();
+        let arguments = json!({"type": addition.kind, "source": addition.source, "id": addition.id});
+        simply(
+            self.change("add", "add", arguments, Ask::Never, move |system| {
+                repo::add(&place, &addition, system)
+            }),
+        )
+    }
+
+    pub(super) fn remove(&self, id: &str) -> Told {
+        let (place, id) = (self.place.clone(), id.to_owned());
+        let arguments = json!({"id": id});
+        simply(self.change("remove", "remove", arguments, Ask::Never, move |system| {
+            repo::remove(&place, &id, system)
+        }))
+    }
+
+    pub(super) fn lock(&self) -> Told {
+        let place = self.place.clone();
+        simply(self.change("lock", "lock", json!({}), Ask::Never, move |system| repo::lock(&place, system)))
+    }
+
+    pub(super) fn fetch(&self) -> Told {
+        let place = self.place.clone();
+        simply(self.change("fetch", "fetch", json!({}), Ask::Never, move |_| repo::fetch(&place)))
+    }
+
+    pub(super) fn update(&self, lock: Wish, fetch: Wish) -> Told {
+        let place = self.place.clone();
+        let work =
+            move |system: &dyn countersign_pack::system::System| repo::update(&place, lock, fetch, system);
+        simply(self.change("update", "update", json!({}), Ask::Never, work))
+    }
+
+    pub(super) fn set_remote(&self, url: &str, name: &str) -> Told {
+        let (place, url, name) = (self.place.clone(), url.to_owned(), name.to_owned());
+        let arguments = json!({"url": url, "name": name});
+        let work = move |_: &dyn countersign_pack::system::System| repo::set_remote(&place, &url, &name);
+        simply(self.change("remote set", "remote_set", arguments, Ask::Never, work))
+    }
+
+    pub(super) fn sync(&self, rebase: bool, remote: &str) -> Told {
+        let (place, remote) = (self.place.clone(), remote.to_owned());
+        let join = if rebase { Join::Rebase } else { Join::FastForward };
+        let arguments = json!({"remote": remote});
+        simply(self.change("sync", "sync", arguments, Ask::Never, move |_| repo::sync(&place, join, &remote)))
+    }
+
+    pub(super) fn record(&self) -> Told {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(|error| Stop::broken("read stdin", error))?;
+        let place = self.place.clone();
+        let work =
+            move |_: &dyn countersign_pack::system::System| events::record(&place, &text, Timestamp::now());
+        simply(self.change("record", "record", json!({}), Ask::Never, work))
+    }
+
+    pub(super) fn overlay(&self, overlay: &Overlay) -> Told {
+        let (manifest, _) = Manifest::load(self.place)?;
+        let project = Project::at(&self.place.project_root());
+        let (place, id) = (self.place.clone(), overlay.module_id().to_owned());
+        let module = manifest.module(&id)?.clone();
+        let reply = match overlay {
+            Overlay::Path { scope, .. } => {
+                let folder = overlay::folder(self.place, &project, *scope, &id);
+                Reply::default()
+                    .with("module_id", id)
+                    .with("scope", scope.as_str())
+                    .with_path("overlay_dir", &folder)
+            }
+            Overlay::Edit { scope, kind, sparse, materialize, .. } => {
+                let fill = match (sparse, materialize) {
+                    (true, _) => Fill::Sparse,
+                    (false, true) => Fill::Materialize,
+                    (false, false) => Fill::Whole,
+                };
+                let (scope, kind) = (*scope, *kind);
+                self.change(
+                    "overlay edit",
+                    "overlay_edit",
+                    json!({"module_id": id, "scope": scope}),
+                    Ask::Never,
+                    move |system| {
+                        let made = overlay::edit(&place, &project, &module, scope, kind, fill, system)?;
+                        let reply = Reply::default().with("module_id", id).with("scope", scope.as_str());
+                        let reply =
+                            reply.with_path("overlay_dir", &made.folder).with("created", made.created);
+                        Ok(reply.with("copied", made.copied).with("overlay_kind", kind.as_str()))
+                    },
+                )?
+            }
+            Overlay::Rebase { scope, sparsify, .. } => {
+                let (scope, sparsity) = (*scope, if *sparsify { Sparsity::Sparsify } else { Sparsity::Keep });
+                self.change(
+                    "overlay rebase",
+                    "overlay_rebase",
+                    json!({"module_id": id, "scope": scope}),
+                    Ask::Never,
+                    move |system| {
+                        let done = overlay::rebase(&place, &project, &module, scope, sparsity, system)?;
+                        let reply = Reply::default().with("module_id", id).with("scope", scope.as_str());
+                        let reply =
+                            reply.with_path("overlay_dir", &done.folder).with("updated", done.updated);
+                        Ok(reply
+                            .with("deleted", done.deleted)
+                            .with("unchanged", done.unchanged)
+                            .with("conflicts", done.conflicts))
+                    },
+                )?
+            }
+        };
+        Ok((show::overlay(&reply), reply))
+    }
+}
+
+impl Overlay {
+    fn module_id(&self) -> &str {
+        match self {
+            Overlay::Edit { id, .. } | Overlay::Rebase { id, .. } | Overlay::Path { id, .. } => id,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `record` and `score`: how well modules do, as those who use them tell. One JSON line an event; a bad line is skipped, not
+//! fatal.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use countersign_core::refusal::{Code, Refusal};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::place::Place;
+use crate::reply::Reply;
+use crate::stop::{Outcome, Stop};
+
+fn path(place: &Place) -> PathBuf {
+    place.state().join("logs").join("events.jsonl")
+}
+
+fn module_of(event: &Value) -> Option<&str> {
+    event.get("module_id").or(event.get("moduleId")).and_then(Value::as_str)
+}
+
+fn success_of(event: &Value) -> Option<bool> {
+    event.get("success").or(event.get("ok")).and_then(Value::as_bool)
+}
+
+/// Appends an event.
+pub fn record(place: &Place, text: &str, now: Timestamp) -> Outcome<Reply> {
+    let event: Value = serde_json::from_str(text).map_err(|error| {
+        Stop::from(
+            Refusal::new(Code::ArgumentsInvalid, format!("stdin is not JSON: {error}"))
+                .with("field", "stdin"),
+        )
+    })?;
+    let mut line = Map::new();
+    line.insert("schema_version".into(), 1.into());
+    line.insert("recorded_at".into(), now.to_string().into());
+    line.insert("machine_id".into(), place.machine.as_str().into());
+    if let Some(module) = module_of(&event) {
+        line.insert("module_id".into(), module.into());
+    }
+    if let Some(success) = success_of(&event) {
+        line.insert("success".into(), success.into());
+    }
+    line.insert("event".into(), event);
+    let path = path(place);
+    let io = |error: std::io::Error| Stop::io("write", &path, &error);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(io)?;
+    }
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path).map_err(io)?;
+    file.write_all(format!("{}\n", Value::Object(line)).as_bytes()).map_err(io)?;
+    Ok(Reply::default().with_path("path", &path).with("recorded", true))
+}
+
+/// How often each module failed.
+pub fn score(place: &Place) -> Outcome<Reply> {
+    let path = path(place);
+    let text = match std::fs::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Stop::io("read", &path, &error)),
+    };
+    let mut scores: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let (mut read, mut malformed, mut unsupported) = (0u64, 0u64, 0u64);
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let Ok(value) = serde_json::from_str::<Value>(line) else {
+            malformed += 1;
+            continue;
+        };
+        if value.get("schema_version").and_then(Value::as_u64) != Some(1) {
+            unsupported += 1;
+            continue;
+        }
+        read += 1;
+        let event = value.get("event").unwrap_or(&Value::Null);
+        let Some(module) = module_of(&value).or(module_of(event)) else { continue };
+        let good = success_of(&value).or(success_of(event)).unwrap_or(true);
+        let score = scores.entry(module.to_owned()).or_default();
+        score.0 += 1;
+        score.1 += u64::from(!good);
+    }
+    let modules: Vec<Value> = scores
+        .iter()
+        .map(|(id, (total, failures))| {
+            let rate = *failures as f64 / (*total).max(1) as f64;
+            json!({"module_id": id, "total": total, "failures": failures, "failure_rate": rate})
+        })
+        .collect();
+    let skipped = malformed + unsupported;
+    let warnings =
+        (skipped > 0).then(|| format!("{skipped} lines of the event log can't be read and are skipped"));
+    let stats = json!({"read": read, "skipped_malformed": malformed, "skipped_unsupported": unsupported});
+    Ok(Reply::default()
+        .with("modules", modules)
+        .with("read_stats", stats)
+        .warn(warnings.into_iter().collect()))
+}

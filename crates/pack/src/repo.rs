@@ -1,0 +1,244 @@
+//! The config repo itself: making one, adding and removing modules, pinning and fetching them, and keeping machines in step.
+//! Touches nothing that is deployed.
+
+use std::path::PathBuf;
+
+use countersign_core::refusal::{Code, Refusal};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::doctor::IGNORED;
+use crate::git::{Git, not_an_option};
+use crate::lockfile;
+use crate::manifest::{self, Manifest, Module, ModuleType, Source, inside_repo, parse_target};
+use crate::place::{LOCKFILE, MANIFEST, Place};
+use crate::reply::Reply;
+use crate::sources;
+use crate::stop::{Outcome, Stop, shown};
+use crate::system::{self, Found, Real, System};
+
+const SKELETON: &str = "version: 1
+
+profiles:
+  default:
+    include_tags: [base]
+
+targets:
+  codex:
+    mode: files
+    scope: both
+  claude_code:
+    mode: files
+    scope: both
+
+modules: []
+";
+
+/// Whether something is also done with git.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithGit {
+    /// It is.
+    Yes,
+    /// It is not.
+    No,
+}
+
+fn write(system: &dyn System, path: &std::path::Path, text: &str) -> Outcome<()> {
+    system::write_whole(system, path, text.as_bytes()).map_err(|error| Stop::io("write", path, &error))
+}
+
+/// Makes a config repo. What is there stays.
+pub fn init(place: &Place, git: WithGit, system: &dyn System) -> Outcome<Reply> {
+    let manifest = place.repo.join(MANIFEST);
+    let there =
+        system.look(&manifest).map_err(|error| Stop::io("read", &manifest, &error))? != Found::Missing;
+    let modules = place.repo.join("modules");
+    system::make_folders(system, &modules).map_err(|error| Stop::io("make", &modules, &error))?;
+    if !there {
+        write(system, &manifest, SKELETON)?;
+    }
+    let mut warnings = Vec::new();
+    if git == WithGit::Yes {
+        Git::own(place).run(&["init", "--quiet"])?;
+        let ignore = place.repo.join(".gitignore");
+        let bytes = system::read_if_there(system, &ignore, 16 << 20)
+            .map_err(|error| Stop::io("read", &ignore, &error))?;
+        let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
+        if !text.lines().any(|line| line.trim() == IGNORED) {
+            write(system, &ignore, &format!("{text}{IGNORED}\n"))?;
+        }
+    }
+    if there {
+        warnings.push(format!("`{}` was there already and stays as it is", shown(&manifest)));
+    }
+    let reply = Reply::default().with_path("repo", &place.repo).with_path("manifest", &manifest);
+    Ok(reply.with("created", !there).with("git", git == WithGit::Yes).warn(warnings))
+}
+
+/// What `add` is told.
+#[derive(Clone, Debug)]
+pub struct Addition {
+    /// What it is.
+    pub kind: ModuleType,
+    /// `local:PATH` or `git:URL…`.
+    pub source: String,
+    /// Its id; one is made where none is given.
+    pub id: Option<String>,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// Its targets.
+    pub targets: Vec<String>,
+}
+
+/// Adds a module to the manifest.
+pub fn add(place: &Place, addition: &Addition, system: &dyn System) -> Outcome<Reply> {
+    let source = Source::parse(&addition.source)?;
+    let named = match (&source.local_path, &source.git) {
+        (Some(local), _) => {
+            inside_repo(place, &local.path, "the module")?;
+            local.path.clone()
+        }
+        (None, Some(git)) => {
+            not_an_option("url", &git.url)?;
+            not_an_option("ref", &git.reference)?;
+            if git.subdir.is_empty() { git.url.clone() } else { git.subdir.clone() }
+        }
+        (None, None) => String::new(),
+    };
+    for target in &addition.targets {
+        parse_target(target)?;
+    }
+    let stem = named.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let stem = stem.trim_end_matches(".git").trim_end_matches(".md").trim_end_matches(".prompt");
+    let id = addition.id.clone().unwrap_or_else(|| format!("{}:{stem}", addition.kind));
+    let module = Module {
+        id: id.clone(),
+        kind: addition.kind,
+        enabled: true,
+        tags: addition.tags.clone(),
+        targets: addition.targets.clone(),
+        source,
+    };
+    let (path, text) = manifest_text(place, system)?;
+    write(system, &path, &manifest::add(&text, &module, &path)?)?;
+    Ok(Reply::default()
+        .with("module_id", id)
+        .with("type", addition.kind.as_str())
+        .with_path("manifest", &path))
+}
+
+/// Removes a module from the manifest.
+pub fn remove(place: &Place, id: &str, system: &dyn System) -> Outcome<Reply> {
+    let (path, text) = manifest_text(place, system)?;
+    write(system, &path, &manifest::remove(&text, id, &path)?)?;
+    Ok(Reply::default().with("module_id", id).with_path("manifest", &path))
+}
+
+fn manifest_text(place: &Place, system: &dyn System) -> Outcome<(PathBuf, String)> {
+    Manifest::load(place)?;
+    let path = place.repo.join(MANIFEST);
+    let bytes = system::read(system, &path, 16 << 20).map_err(|error| Stop::io("read", &path, &error))?;
+    String::from_utf8(bytes)
+        .map(|text| (path, text))
+        .map_err(|error| Stop::broken("read the manifest", error))
+}
+
+/// Pins every module.
+pub fn lock(place: &Place, system: &dyn System) -> Outcome<Reply> {
+    let (manifest, warnings) = Manifest::load(place)?;
+    let locked = lockfile::lock(place, &manifest, Timestamp::now())?;
+    let path = place.repo.join(LOCKFILE);
+    write(system, &path, &locked.text()?)?;
+    Ok(Reply::default().with_path("lockfile", &path).with("modules", locked.modules.len()).warn(warnings))
+}
+
+/// Fetches what is pinned.
+pub fn fetch(place: &Place) -> Outcome<Reply> {
+    let (manifest, warnings) = Manifest::load(place)?;
+    let locked = sources::lockfile(place)?.ok_or_else(|| {
+        let message = format!("there is no `{LOCKFILE}` in `{}`", shown(&place.repo));
+        Stop::from(Refusal::new(Code::LockfileMissing, message))
+    })?;
+    let fetched = lockfile::fetch(place, &manifest, &locked)?;
+    let values: Vec<Value> = fetched.iter().map(Value::from).collect();
+    Ok(Reply::default().with("fetched", fetched.len()).with("modules", values).warn(warnings))
+}
+
+/// Whether a step of `update` is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// As it seems right.
+    #[default]
+    Usual,
+    /// It is.
+    Do,
+    /// It is not.
+    Leave,
+}
+
+/// Pins where nothing is pinned, and fetches.
+pub fn update(place: &Place, lock_wish: Wish, fetch_wish: Wish, system: &dyn System) -> Outcome<Reply> {
+    let locks = match lock_wish {
+        Wish::Do => true,
+        Wish::Leave => false,
+        Wish::Usual => system.look(&place.repo.join(LOCKFILE)).is_ok_and(|found| found == Found::Missing),
+    };
+    let mut steps = Vec::new();
+    let mut warnings = Vec::new();
+    if locks {
+        let reply = lock(place, system)?;
+        steps.push(json!({"name": "lock", "ok": true, "detail": reply.data}));
+        warnings.extend(reply.warnings);
+    }
+    if fetch_wish != Wish::Leave {
+        let reply = fetch(place)?;
+        steps.push(json!({"name": "fetch", "ok": true, "detail": reply.data}));
+        warnings.extend(reply.warnings);
+    }
+    warnings.dedup();
+    Ok(Reply::default().with("steps", steps).warn(warnings))
+}
+
+/// Names the remote that machines meet at.
+pub fn set_remote(place: &Place, url: &str, name: &str) -> Outcome<Reply> {
+    not_an_option("url", url)?;
+    not_an_option("remote", name)?;
+    let git = Git::own(place);
+    git.require_repo()?;
+    let known = git.run(&["remote"])?.lines().any(|remote| remote == name);
+    git.run(&["remote", if known { "set-url" } else { "add" }, name, url])?;
+    Ok(Reply::default().with("remote", name).with("url", url))
+}
+
+/// How a pull joins two histories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// Ours on top of theirs.
+    Rebase,
+    /// Only if ours has nothing of its own.
+    FastForward,
+}
+
+/// Pulls and pushes the config repo.
+pub fn sync(place: &Place, join: Join, remote: &str) -> Outcome<Reply> {
+    let git = Git::own(place);
+    git.require_repo()?;
+    git.require_clean()?;
+    let branch = git.branch()?;
+    git.require_remote(remote)?;
+    let how = match join {
+        Join::Rebase => "--rebase",
+        Join::FastForward => "--ff-only",
+    };
+    let there = git.try_run(&["ls-remote", "--exit-code", "--heads", remote, &branch])?.0;
+    if there {
+        git.run(&["pull", "--quiet", how, remote, &branch])?;
+    }
+    git.run(&["push", "--quiet", "--set-upstream", remote, &branch])?;
+    Ok(Reply::default().with("remote", remote).with("branch", branch).with("rebase", join == Join::Rebase))
+}
+
+/// The real file system, or what would be of it.
+pub fn real_or_dry(dry_run: bool) -> Box<dyn System> {
+    if dry_run { Box::new(system::DryRun::default()) } else { Box::new(Real) }
+}
