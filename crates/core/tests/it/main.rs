@@ -13,5 +13,6 @@ mod config;
 mod confirm;
 mod law;
 mod matrix;
+mod series;
 mod strict_json;
 mod world;
