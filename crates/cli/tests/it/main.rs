@@ -12,6 +12,7 @@ mod door;
 mod examples;
 mod ledger;
 mod mask;
+mod pack;
 mod policy;
 mod tampered;
 mod world;
