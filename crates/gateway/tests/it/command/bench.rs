@@ -18,6 +18,7 @@ use countersign_core::tool::Tool;
 use countersign_gateway::runs::Runs;
 use countersign_gateway::schema::Schemas;
 use countersign_gateway::upstreams::command::{CommandUpstream, Settings};
+use countersign_gateway::upstreams::environment::Variable;
 use countersign_gateway::upstreams::{Errand, Upstream, UpstreamFault};
 use countersign_store::{ConnectOptions, Opened, Run, RunState, Store, StoreUrl};
 use jiff::Timestamp;
@@ -40,6 +41,13 @@ pub(crate) struct Bench {
 pub(crate) async fn store_in(folder: &Path) -> Store {
     let url: StoreUrl = format!("sqlite:{}", folder.join("c.db").display()).parse().unwrap();
     Store::connect(&url, ConnectOptions::default()).await.unwrap()
+}
+
+/// Our environment; a folder that has a `home` has its own.
+fn ambient(folder: &Path) -> Vec<Variable> {
+    let home = folder.join("home");
+    let own = home.exists().then(|| ("HOME".into(), home.into_os_string()));
+    std::env::vars_os().filter(|(name, _)| own.is_none() || name != "HOME").chain(own.clone()).collect()
 }
 
 impl Bench {
@@ -67,7 +75,7 @@ impl Bench {
             env,
             cwd: cwd.as_ref(),
             timeout: written.timeout,
-            ambient: &std::env::vars_os().collect::<Vec<_>>(),
+            ambient: &ambient(folder.path()),
             folder: folder.path(),
         };
         let upstream = CommandUpstream::new(written.id.clone(), &settings, Arc::clone(&runs)).unwrap();
