@@ -55,6 +55,8 @@ impl Law {
             rules: config.rules.clone(),
             strictness: config.intent.strictness,
             mode: config.gateway.mode,
+            max_mode: config.gateway.max_mode,
+            agent_auth: config.gateway.agent_auth,
             ttl: config.confirm.ttl,
             timeout: USUAL_TIMEOUT,
             desk_url: around.desk_url.clone(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign_core::config::AgentAuth;
 use countersign_core::intent::Strictness;
 use countersign_core::mode::Mode;
 use countersign_core::rules::RuleSet;
@@ -15,6 +16,10 @@ pub struct Law {
     pub strictness: Strictness,
     /// The default mode.
     pub mode: Mode,
+    /// The highest mode of a line without a credential.
+    pub max_mode: Mode,
+    /// Whether HTTP lines on this machine need a credential.
+    pub agent_auth: AgentAuth,
     /// How long a confirm token lives.
     pub ttl: Duration,
     /// How long a call may take where no rule says.

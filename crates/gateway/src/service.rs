@@ -43,6 +43,13 @@ impl Face {
 }
 
 impl Face {
+    /// Whether a line on this machine may do without a credential: as started, and as configured now. A reload can close
+    /// what was open; what was started closed stays closed.
+    fn is_open(&self) -> bool {
+        self.openness == AgentAuth::LoopbackOpen
+            && self.house.law.load().agent_auth == AgentAuth::LoopbackOpen
+    }
+
     /// A credential names its holder; without one, on loopback, a line is the local agent, if the configuration lets it.
     async fn over_http(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
         let surface = match opening.path {
@@ -63,7 +70,7 @@ impl Face {
                     live.ok_or_else(|| unauthorized("the credential is unknown, expired or revoked"))?;
                 Ok(line::tag(Principal { surface, ..Principal::of_credential(&credential) }))
             }
-            None if local && self.openness == AgentAuth::LoopbackOpen => {
+            None if local && self.is_open() => {
                 // Whatever started this process, an HTTP line without a credential is an agent's.
                 let principal = Principal {
                     id: PrincipalId::new("local-agent"),
@@ -183,9 +190,13 @@ impl Service for Face {
 
     async fn request(&self, ctx: Ctx, request: Request) -> Reply {
         let params = request.params.as_deref();
-        let Some((caller, surface)) = line::caller(&ctx, params) else {
+        let Some((mut caller, surface)) = line::caller(&ctx, params) else {
             return Err(RpcError::new(-32603, "nobody is known to be on this line"));
         };
+        // What the configuration says now, not what it said when the line was opened.
+        if caller.credential.is_none() {
+            caller.scopes.max_mode = self.house.law.load().max_mode;
+        }
         match &*request.method {
             "tools/list" => {
                 self.house.settled().await;
