@@ -14,5 +14,6 @@ mod ledger;
 mod mask;
 mod pack;
 mod policy;
+mod serve;
 mod tampered;
 mod world;

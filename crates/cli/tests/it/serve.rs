@@ -1,0 +1,31 @@
+//! The gateway as hosts meet it: the contract's tables as transcripts through the real binary, over stdio and HTTP, with
+//! sessions and stateless, before an upstream that records everything it receives.
+
+mod client;
+mod closed;
+mod fidelity;
+mod gateway;
+mod hosts;
+mod http;
+mod lists;
+mod people;
+mod races;
+mod reload;
+mod scene;
+mod sessions;
+mod transcript;
+
+/// One test for each transcript; the file's name is the test's.
+macro_rules! transcripts {
+    ($($name:ident)+) => {
+        mod tables {
+            $(#[test]
+            fn $name() {
+                let file = concat!(stringify!($name), ".txt");
+                super::transcript::play(file, include_str!(concat!("serve/transcripts/", stringify!($name), ".txt")));
+            })+
+        }
+    };
+}
+
+transcripts! { modes max_mode intent lenient confirm typed expiry changes direct refusals closed }

@@ -1,0 +1,453 @@
+//! A host as the tests need one: the same calls over stdio and HTTP, with sessions or stateless, and a user interface
+//! that answers, declines or stays silent when it is asked. Frames are written as text, so that nothing is tidied on the way.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, Weak};
+
+use serde_json::{Value, json};
+
+use super::http::{self, PATIENCE};
+
+/// A transport and an era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    StdioLegacy,
+    StdioModern,
+    HttpLegacy,
+    HttpModern,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::StdioLegacy, Self::StdioModern, Self::HttpLegacy, Self::HttpModern];
+
+    pub(crate) fn is_http(self) -> bool {
+        matches!(self, Self::HttpLegacy | Self::HttpModern)
+    }
+
+    pub(crate) fn is_modern(self) -> bool {
+        matches!(self, Self::StdioModern | Self::HttpModern)
+    }
+}
+
+/// What the host's user interface does when it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// It offers no such thing.
+    None,
+    Accepts,
+    Declines,
+    Cancels,
+    /// It claims to ask and never does.
+    Silent,
+}
+
+impl Host {
+    fn action(self) -> Option<&'static str> {
+        match self {
+            Self::Accepts => Some("accept"),
+            Self::Declines => Some("decline"),
+            Self::Cancels => Some("cancel"),
+            Self::None | Self::Silent => None,
+        }
+    }
+
+    fn capabilities(self) -> Value {
+        if self == Self::None { json!({}) } else { json!({"elicitation": {}}) }
+    }
+}
+
+/// What came back for a request: the frame as it was, and read.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) text: String,
+    pub(crate) frame: Value,
+    /// The HTTP status, where there is one.
+    pub(crate) status: Option<u16>,
+}
+
+impl Reply {
+    fn read(text: String, status: Option<u16>) -> Self {
+        let frame = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        Self { text, frame, status }
+    }
+
+    pub(crate) fn result(&self) -> &Value {
+        &self.frame["result"]
+    }
+
+    /// Our envelope, if it is an answer of ours.
+    pub(crate) fn envelope(&self) -> Option<&Value> {
+        Some(&self.result()["structuredContent"]).filter(|content| content["schema_version"] == 1)
+    }
+
+    /// The data of our envelope.
+    #[track_caller]
+    pub(crate) fn data(&self) -> &Value {
+        &self.envelope().unwrap_or_else(|| panic!("no envelope: {}", self.text))["data"]
+    }
+
+    /// The code of a refusal.
+    pub(crate) fn code(&self) -> Option<&str> {
+        self.envelope()
+            .and_then(|envelope| envelope["errors"][0]["code"].as_str())
+            .or(self.frame["error"]["data"]["code"].as_str())
+    }
+
+    /// Whether it is a no of any kind: an envelope that is not ok, or a JSON-RPC error.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.code().is_some() || self.frame.get("error").is_some()
+    }
+
+    /// Whether an upstream ran and this is what it said.
+    pub(crate) fn ran(&self) -> bool {
+        self.result()["_meta"]["countersign"]["ledger_id"].is_string()
+    }
+}
+
+/// One host on one line.
+pub(crate) struct Client {
+    pub(crate) way: Way,
+    host: Host,
+    next: AtomicU64,
+    wire: Wire,
+    /// What the host's user interface was asked.
+    pub(crate) asked: Arc<Mutex<Vec<Value>>>,
+}
+
+enum Wire {
+    Stdio(Stdio),
+    Http(Http),
+}
+
+struct Stdio {
+    writer: Arc<Mutex<ChildStdin>>,
+    heard: Arc<Heard>,
+}
+
+/// What came over stdout, sorted.
+#[derive(Default)]
+struct Heard {
+    waiting: Mutex<HashMap<String, SyncSender<String>>>,
+    notes: Mutex<Vec<Value>>,
+    /// Lines that are no protocol: there must never be any.
+    noise: Mutex<Vec<String>>,
+}
+
+struct Http {
+    address: Mutex<String>,
+    path: &'static str,
+    /// The session's id of the older era, or its name in the newer.
+    session: Mutex<String>,
+    bearer: Option<String>,
+}
+
+impl Client {
+    /// A host on the pipes of a process.
+    pub(crate) fn stdio(way: Way, host: Host, stdin: ChildStdin, stdout: ChildStdout) -> Self {
+        let (writer, heard) = (Arc::new(Mutex::new(stdin)), Arc::new(Heard::default()));
+        let asked = Arc::default();
+        // The listener must not keep the line open: the client leaves by dropping its end.
+        let ear = (Arc::clone(&heard), Arc::downgrade(&writer), Arc::clone(&asked));
+        std::thread::spawn(move || listen(stdout, host, &ear.0, &ear.1, &ear.2));
+        let client =
+            Self { way, host, next: AtomicU64::new(1), wire: Wire::Stdio(Stdio { writer, heard }), asked };
+        client.open();
+        client
+    }
+
+    /// A host that speaks HTTP; `session` names the session where the era lets the client name it.
+    pub(crate) fn http(way: Way, host: Host, address: &str, path: &'static str, session: &str) -> Self {
+        Self::http_as(way, host, address, path, session, None)
+    }
+
+    /// The same with a credential.
+    pub(crate) fn http_as(
+        way: Way,
+        host: Host,
+        address: &str,
+        path: &'static str,
+        session: &str,
+        bearer: Option<String>,
+    ) -> Self {
+        let (address, session) = (Mutex::new(address.to_owned()), Mutex::new(session.to_owned()));
+        let wire = Wire::Http(Http { address, path, session, bearer });
+        let client = Self { way, host, next: AtomicU64::new(1), wire, asked: Arc::default() };
+        client.open();
+        client
+    }
+
+    /// The same session at another address: the gateway came back.
+    pub(crate) fn moved(&self, to: &str) {
+        if let Wire::Http(http) = &self.wire {
+            to.clone_into(&mut http.address.lock().unwrap());
+        }
+    }
+
+    fn open(&self) {
+        if self.way.is_modern() {
+            return;
+        }
+        let info = json!({"name": "transcript", "version": "1"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": self.host.capabilities(), "clientInfo": info});
+        let reply = self.request("initialize", None, &params.to_string());
+        assert_eq!(reply.result()["serverInfo"]["name"], "countersign", "{}", reply.text);
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    }
+
+    /// Calls a tool with arguments as text.
+    pub(crate) fn call(&self, tool: &str, arguments: &str) -> Reply {
+        let (name, meta) = (Value::from(tool), self.meta());
+        let params = match &meta {
+            Some(meta) => format!(r#"{{"name":{name},"arguments":{arguments},"_meta":{meta}}}"#),
+            None => format!(r#"{{"name":{name},"arguments":{arguments}}}"#),
+        };
+        self.finish("tools/call", tool, params)
+    }
+
+    /// A stateless call again, with answers to what was asked and the state that came with the question.
+    pub(crate) fn retry(&self, tool: &str, arguments: &str, answers: &str, state: &Value) -> Reply {
+        let (name, meta) = (Value::from(tool), self.meta().unwrap());
+        let params = format!(
+            r#"{{"name":{name},"arguments":{arguments},"_meta":{meta},"inputResponses":{answers},"requestState":{state}}}"#
+        );
+        self.request("tools/call", Some(tool), &params)
+    }
+
+    /// A call nobody waits for: its reply is for whoever is still there.
+    pub(crate) fn start_call(&self, tool: &str, arguments: &str) {
+        let meta = self.meta().map(|meta| format!(r#","_meta":{meta}"#)).unwrap_or_default();
+        let frame = format!(
+            r#"{{"jsonrpc":"2.0","id":"alone","method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}{meta}}}}}"#
+        );
+        match &self.wire {
+            Wire::Stdio(stdio) => stdio.write(frame.as_bytes()),
+            Wire::Http(http) => {
+                let headers = http.headers(self.way, "tools/call", Some(tool));
+                let (address, path) = (http.address(), http.path);
+                std::thread::spawn(move || http::send(&address, "POST", path, &headers, &frame).map(|_| ()));
+            }
+        }
+    }
+
+    /// The tools this line lists.
+    pub(crate) fn tools(&self) -> Vec<Value> {
+        let params = self.meta().map_or_else(|| json!({}), |meta| json!({"_meta": meta}));
+        let reply = self.request("tools/list", None, &params.to_string());
+        reply.result()["tools"].as_array().unwrap_or_else(|| panic!("{}", reply.text)).clone()
+    }
+
+    /// What every request of the stateless era says about itself.
+    fn meta(&self) -> Option<Value> {
+        if !self.way.is_modern() {
+            return None;
+        }
+        let mut meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": self.host.capabilities(),
+            "io.modelcontextprotocol/clientInfo": {"name": "transcript", "version": "1"},
+        });
+        if let Wire::Http(http) = &self.wire {
+            meta["countersign/session"] = http.session.lock().unwrap().as_str().into();
+        }
+        Some(meta)
+    }
+
+    /// A request, and where the host is asked in between, the request again with its answer.
+    fn finish(&self, method: &str, name: &str, params: String) -> Reply {
+        let reply = self.request(method, Some(name), &params);
+        if reply.result()["resultType"] != "input_required" {
+            return reply;
+        }
+        let questions = reply.result()["inputRequests"].as_object().unwrap();
+        self.asked.lock().unwrap().extend(questions.values().cloned());
+        let Some(action) = self.host.action() else { return reply };
+        let answers: serde_json::Map<String, Value> =
+            questions.keys().map(|name| (name.clone(), json!({"action": action, "content": {}}))).collect();
+        let again = format!(
+            r#"{},"inputResponses":{},"requestState":{}}}"#,
+            params.strip_suffix('}').unwrap(),
+            Value::Object(answers),
+            reply.result()["requestState"]
+        );
+        self.finish(method, name, again)
+    }
+
+    /// One request, one reply.
+    pub(crate) fn request(&self, method: &str, name: Option<&str>, params: &str) -> Reply {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        match &self.wire {
+            Wire::Stdio(stdio) => Reply::read(stdio.ask(&id.to_string(), frame.as_bytes()), None),
+            Wire::Http(http) => {
+                let headers = http.headers(self.way, method, name);
+                self.post(http, &headers, &frame)
+            }
+        }
+    }
+
+    /// A frame nobody answers.
+    pub(crate) fn send(&self, frame: &str) {
+        match &self.wire {
+            Wire::Stdio(stdio) => stdio.write(frame.as_bytes()),
+            Wire::Http(http) => {
+                let headers = http.headers(self.way, "", None);
+                http::send(&http.address(), "POST", http.path, &headers, frame).unwrap();
+            }
+        }
+    }
+
+    /// A frame of any kind on stdio, answered under this id (`null` where the gateway could not read one).
+    pub(crate) fn raw(&self, frame: &[u8], id: &str) -> Reply {
+        let Wire::Stdio(stdio) = &self.wire else { panic!("only a line takes any bytes") };
+        Reply::read(stdio.ask(id, frame), None)
+    }
+
+    /// A POST with headers of the caller's choice.
+    pub(crate) fn post_with(&self, method: &str, name: &str, frame: &str) -> Reply {
+        let Wire::Http(http) = &self.wire else { panic!("only HTTP has headers") };
+        self.post(http, &http.headers(self.way, method, Some(name)), frame)
+    }
+
+    fn post(&self, http: &Http, headers: &[(String, String)], frame: &str) -> Reply {
+        let mut answer = http::send(&http.address(), "POST", http.path, headers, frame).unwrap();
+        let status = answer.status;
+        if let Some(id) = answer.header("mcp-session-id") {
+            id.clone_into(&mut http.session.lock().unwrap());
+        }
+        if !answer.is_stream() {
+            return Reply::read(answer.text().unwrap(), Some(status));
+        }
+        while let Some(data) = answer.event().unwrap() {
+            let message: Value = serde_json::from_str(&data).unwrap();
+            match (message.get("method"), message.get("id")) {
+                (Some(_), Some(id)) => {
+                    self.asked.lock().unwrap().push(message.clone());
+                    if let Some(action) = self.host.action() {
+                        let answer =
+                            json!({"jsonrpc": "2.0", "id": id, "result": {"action": action, "content": {}}});
+                        self.send(&answer.to_string());
+                    }
+                }
+                (Some(_), None) => {}
+                (None, _) => return Reply::read(data, Some(status)),
+            }
+        }
+        panic!("the stream ended without a reply")
+    }
+
+    /// The id or name of its session over HTTP.
+    pub(crate) fn session(&self) -> String {
+        match &self.wire {
+            Wire::Stdio(_) => String::new(),
+            Wire::Http(http) => http.session.lock().unwrap().clone(),
+        }
+    }
+
+    /// Lines on stdout that were no protocol.
+    pub(crate) fn noise(&self) -> Vec<String> {
+        match &self.wire {
+            Wire::Stdio(stdio) => stdio.heard.noise.lock().unwrap().clone(),
+            Wire::Http(_) => Vec::new(),
+        }
+    }
+
+    /// Notifications that came over stdout.
+    pub(crate) fn notes(&self) -> Vec<Value> {
+        match &self.wire {
+            Wire::Stdio(stdio) => stdio.heard.notes.lock().unwrap().clone(),
+            Wire::Http(_) => Vec::new(),
+        }
+    }
+}
+
+impl Stdio {
+    fn write(&self, frame: &[u8]) {
+        let mut writer = self.writer.lock().unwrap();
+        writer.write_all(frame).unwrap();
+        writer.write_all(b"\n").unwrap();
+        writer.flush().unwrap();
+    }
+
+    fn ask(&self, id: &str, frame: &[u8]) -> String {
+        let (tell, told): (SyncSender<String>, Receiver<String>) = sync_channel(1);
+        self.heard.waiting.lock().unwrap().insert(id.to_owned(), tell);
+        self.write(frame);
+        told.recv_timeout(PATIENCE)
+            .unwrap_or_else(|error| panic!("{error}: no reply to {}", String::from_utf8_lossy(frame)))
+    }
+}
+
+/// Reads stdout to its end: replies go to whoever waits, questions to the host, everything else is kept.
+fn listen(
+    stdout: ChildStdout,
+    host: Host,
+    heard: &Heard,
+    writer: &Weak<Mutex<ChildStdin>>,
+    asked: &Mutex<Vec<Value>>,
+) {
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<Value>(&line) else {
+            heard.noise.lock().unwrap().push(line);
+            continue;
+        };
+        if message["jsonrpc"] != "2.0" {
+            heard.noise.lock().unwrap().push(line);
+            continue;
+        }
+        match (message.get("method"), message.get("id")) {
+            (Some(_), Some(id)) => {
+                asked.lock().unwrap().push(message.clone());
+                if let Some((action, writer)) = host.action().zip(writer.upgrade()) {
+                    let answer =
+                        json!({"jsonrpc": "2.0", "id": id, "result": {"action": action, "content": {}}});
+                    let mut writer = writer.lock().unwrap();
+                    let _ = writeln!(writer, "{answer}").and_then(|()| writer.flush());
+                }
+            }
+            (Some(_), None) => heard.notes.lock().unwrap().push(message),
+            (None, id) => {
+                let id = id.map(ToString::to_string).unwrap_or_default();
+                match heard.waiting.lock().unwrap().remove(&id) {
+                    Some(waiting) => waiting.send(line).unwrap_or_default(),
+                    None => heard.noise.lock().unwrap().push(line),
+                }
+            }
+        }
+    }
+}
+
+impl Http {
+    fn address(&self) -> String {
+        self.address.lock().unwrap().clone()
+    }
+
+    fn headers(&self, way: Way, method: &str, name: Option<&str>) -> Vec<(String, String)> {
+        let mut headers = vec![
+            ("Content-Type".to_owned(), "application/json".to_owned()),
+            ("Accept".to_owned(), "application/json, text/event-stream".to_owned()),
+        ];
+        let mut add = |name: &str, value: &str| headers.push((name.to_owned(), value.to_owned()));
+        if let Some(bearer) = &self.bearer {
+            add("Authorization", &format!("Bearer {bearer}"));
+        }
+        if way.is_modern() {
+            add("MCP-Protocol-Version", "2026-07-28");
+            add("Mcp-Method", method);
+            if let Some(name) = name {
+                add("Mcp-Name", name);
+            }
+        } else {
+            let session = self.session.lock().unwrap();
+            if method != "initialize" {
+                add("MCP-Protocol-Version", "2025-11-25");
+                add("Mcp-Session-Id", &session);
+            }
+        }
+        headers
+    }
+}

@@ -1,0 +1,92 @@
+//! Bytes: what an upstream says arrives as it said it, and what a caller sends reaches it as it was sent.
+
+use super::client::{Host, Way};
+use super::scene::Scene;
+
+/// As the recorder sends it, up to its `_meta`, which gets one more member.
+const EXACT: &str = concat!(
+    r#""content":[{"type":"text","text":"exact","vendor":{"z":1,"a":2}}],"#,
+    r#""structuredContent":{"big":12345678901234567890123,"small":0.10000000000000000555,"e":1E+2},"#,
+    r#""vendorField":[1.50,{"k" : null}],"_meta":{"vendor/key":12345678901234567890123"#,
+);
+
+#[test]
+fn results_keep_unknown_fields_order_and_numbers() {
+    for way in Way::ALL {
+        for (surface, tool, arguments) in [
+            (
+                "router",
+                "call_tool_read",
+                r#"{"name":"notes:exact_note","args":{"id":"a"},"intent":{"operation_type":"read"}}"#,
+            ),
+            ("direct", "notes__exact_note", r#"{"id":"a"}"#),
+        ] {
+            let mut scene = Scene::open_with(way, surface, "", &[]);
+            let line = scene.line(Host::None);
+            let reply = scene.call(&line, tool, arguments);
+            assert!(reply.text.contains(EXACT), "{way:?} {}", reply.text);
+            assert!(reply.ran(), "{}", reply.text);
+            let facts = reply.result()["_meta"]["countersign"].as_object().unwrap();
+            let keys: Vec<&str> = facts.keys().map(String::as_str).collect();
+            assert_eq!(keys, ["ledger_id", "effect", "mode"], "nothing but what the contract names");
+            scene.finish(vec![line]);
+        }
+    }
+}
+
+/// What runs after a confirmation is what was frozen, to the byte of its canonical form; a read goes as it was written.
+#[test]
+fn arguments_reach_the_upstream_as_they_were_sent() {
+    for way in Way::ALL {
+        let config = "[gateway]\nmode = \"execute\"\n";
+        let mut scene = Scene::open_with(way, "direct", config, &[]);
+        let line = scene.line(Host::None);
+        let sent = r#"{"z":1.0,"id":"\u00e9\n","a":[1e2, 0.10],"countersign":{"mode":"execute"}}"#;
+        assert!(scene.call(&line, "notes__get_note", sent).ran());
+        let (_, _, frame) = scene.reached_lines().remove(0);
+        assert!(
+            frame.contains(r#""arguments":{"z":1.0,"id":"\u00e9\n","a":[1e2, 0.10]}"#),
+            "{way:?} {frame}"
+        );
+        assert!(!frame.contains("countersign\":{\"mode"), "{frame}");
+
+        let open = |extra: &str| format!(r#"{{"b":1.50,"a":"x"{extra}}}"#);
+        let asked = scene.call(&line, "notes__open_note", &open(""));
+        let token = asked.data()["confirm_token"].as_str().unwrap().to_owned();
+        let extra = format!(r#","countersign":{{"confirm_token":"{token}","yes":true}}"#);
+        assert!(scene.call(&line, "notes__open_note", &open(&extra)).ran());
+        let (_, _, frame) = scene.reached_lines().remove(0);
+        assert!(
+            frame.contains(r#""arguments":{"a":"x","b":1.5}"#),
+            "what was hashed is what is sent: {frame}"
+        );
+        scene.finish(vec![line]);
+    }
+}
+
+#[test]
+fn a_reason_has_at_most_a_thousand_characters() {
+    for way in Way::ALL {
+        let mut scene = Scene::open(way, "");
+        let line = scene.line(Host::None);
+        let call = |length: usize| {
+            let reason = "é".repeat(length);
+            format!(
+                r#"{{"name":"notes:get_note","args":{{"id":"a"}},"intent":{{"operation_type":"read","reason":"{reason}"}}}}"#
+            )
+        };
+        assert!(scene.call(&line, "call_tool_read", &call(1000)).ran());
+        let refused = scene.call(&line, "call_tool_read", &call(1001));
+        assert_eq!(refused.code(), Some("E_ARGUMENTS_INVALID"));
+        assert_eq!(refused.envelope().unwrap()["errors"][0]["details"]["field"], "intent.reason");
+        let deep = format!(
+            r#"{{"name":"notes:open_note","args":{{"a":{}1{}}},"intent":{{"operation_type":"write"}}}}"#,
+            "[".repeat(65),
+            "]".repeat(65)
+        );
+        let reply = line.call("call_tool_write", &deep);
+        assert!(!reply.ran() && reply.is_refusal(), "{}", reply.text);
+        assert_eq!(scene.reached().len(), 1);
+        scene.finish(vec![line]);
+    }
+}

@@ -1,0 +1,181 @@
+//! A host that can be asked: what its user answers decides, silence decides nothing, and whoever answers first decides.
+
+use serde_json::Value;
+
+use super::client::{Client, Host, Reply, Way};
+use super::scene::Scene;
+
+const CONFIG: &str = "[gateway]\nmode = \"execute\"\n";
+const ERASE: &str =
+    r#"{"name":"notes:erase_all","args":{"id":"h"},"intent":{"operation_type":"destructive"}}"#;
+
+fn with(extra: &str) -> String {
+    format!("{},{extra}}}", ERASE.strip_suffix('}').unwrap())
+}
+
+fn question(line: &Client) -> String {
+    let asked = line.asked.lock().unwrap();
+    let question = asked.first().unwrap_or_else(|| panic!("the host was not asked"));
+    assert_eq!(question["method"], "elicitation/create");
+    assert_eq!(question["params"]["mode"], "form");
+    question["params"]["message"].as_str().unwrap().to_owned()
+}
+
+/// Plays over all ways at once: most of the time is waiting.
+fn everywhere(play: impl Fn(Way) + Sync) {
+    std::thread::scope(|scope| {
+        let play = &play;
+        let plays: Vec<_> = Way::ALL.map(|way| scope.spawn(move || play(way))).into();
+        for (way, play) in Way::ALL.iter().zip(plays) {
+            assert!(play.join().is_ok(), "over {way:?}");
+        }
+    });
+}
+
+#[test]
+fn an_accept_runs_what_was_shown() {
+    everywhere(|way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::Accepts);
+        let reply = scene.call(&line, "call_tool_destructive", ERASE);
+        assert!(reply.ran(), "{way:?} {}", reply.text);
+        assert_eq!(scene.reached().len(), 1);
+        let shown = question(&line);
+        for part in ["Execute?", "notes:erase_all", "destructive", "local-agent", "\"h\"", "pln_"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let plan = &reply.result()["_meta"]["countersign"]["plan_id"];
+        let became = scene.call(&line, "get_plan", &format!(r#"{{"plan_id":{plan}}}"#));
+        assert_eq!(became.data()["plan"]["state"], "done");
+        assert_eq!(became.data()["plan"]["approval"]["rail"], "elicitation");
+        assert_eq!(became.data()["plan"]["approval"]["strength"], "host");
+        scene.finish(vec![line]);
+    });
+}
+
+#[test]
+fn a_decline_rejects_and_a_cancel_decides_nothing() {
+    everywhere(|way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let declining = scene.line(Host::Declines);
+        let reply = scene.call(&declining, "call_tool_destructive", ERASE);
+        assert_eq!(reply.code(), Some("E_APPROVAL_REJECTED"), "{way:?} {}", reply.text);
+        let cancelling = scene.line(Host::Cancels);
+        let reply = scene.call(&cancelling, "call_tool_destructive", ERASE);
+        assert_eq!(reply.data()["status"], "confirmation_required", "{way:?} {}", reply.text);
+        assert_eq!(scene.reached(), []);
+        let (plan, token) = plan_and_token(&reply);
+        let early = scene.call(&cancelling, "call_tool_destructive", &with(&bring(&token)));
+        assert_eq!(early.code(), Some("E_APPROVAL_PENDING"), "the other rails stay open");
+        scene.approve(&plan);
+        assert!(scene.call(&cancelling, "call_tool_destructive", &with(&bring(&token))).ran());
+        assert_eq!(scene.reached().len(), 1);
+        scene.finish(vec![declining, cancelling]);
+    });
+}
+
+fn plan_and_token(reply: &Reply) -> (String, String) {
+    let text = |field: &str| reply.data()[field].as_str().unwrap().to_owned();
+    (text("plan_id"), text("confirm_token"))
+}
+
+fn bring(token: &str) -> String {
+    format!(r#""confirm_token":"{token}","yes":true"#)
+}
+
+/// A host's word is worth `host`: what needs a person is not asked there, and what must be typed is not either.
+#[test]
+fn a_host_is_not_asked_for_what_its_word_is_not_worth() {
+    everywhere(|way| {
+        let config = format!("{CONFIG}[[rules]]\nmatch = \"notes:erase_all\"\nstrength = \"human\"\n");
+        let mut scene = Scene::open(way, &config);
+        let line = scene.line(Host::Accepts);
+        let reply = scene.call(&line, "call_tool_destructive", ERASE);
+        assert_eq!(reply.data()["status"], "confirmation_required");
+        assert_eq!(*line.asked.lock().unwrap(), Vec::<Value>::new());
+        assert_eq!(scene.reached(), []);
+        scene.finish(vec![line]);
+    });
+}
+
+/// A client that claims to ask and never does: nothing runs, and after half a minute the agent has the token rail.
+#[test]
+fn silence_decides_nothing() {
+    everywhere(|way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::Silent);
+        let reply = scene.call(&line, "call_tool_destructive", ERASE);
+        assert_eq!(scene.reached(), [], "{way:?}");
+        if way.is_modern() {
+            assert_eq!(reply.result()["resultType"], "input_required", "{}", reply.text);
+        } else {
+            assert_eq!(reply.data()["status"], "confirmation_required", "{}", reply.text);
+            let (_, token) = plan_and_token(&reply);
+            let early = scene.call(&line, "call_tool_destructive", &with(&bring(&token)));
+            assert_eq!(early.code(), Some("E_APPROVAL_PENDING"));
+        }
+        let status = scene.call(&line, "get_status", "{}");
+        let pending = status.data()["pending_plans"].as_array().unwrap();
+        assert_eq!(pending.len(), 1, "{}", status.text);
+        assert_eq!(pending[0]["state"], "pending");
+        // A person elsewhere still decides, and then the same call is not asked about again.
+        scene.approve(pending[0]["plan_id"].as_str().unwrap());
+        let again = scene.call(&line, "call_tool_destructive", ERASE);
+        assert_eq!(again.data()["state"], "approved", "{way:?} {}", again.text);
+        let (_, token) = plan_and_token(&again);
+        assert!(scene.call(&line, "call_tool_destructive", &with(&bring(&token))).ran());
+        assert_eq!(scene.reached().len(), 1);
+        scene.finish(vec![line]);
+    });
+}
+
+/// While the host shows a form to nobody, a person decides elsewhere: the call goes on at once.
+#[test]
+fn whoever_answers_first_decides() {
+    for way in [Way::StdioLegacy, Way::HttpLegacy] {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::Silent);
+        let start = std::time::Instant::now();
+        let reply = std::thread::scope(|scope| {
+            let call = scope.spawn(|| line.call("call_tool_destructive", ERASE));
+            while line.asked.lock().unwrap().is_empty() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let shown = question(&line);
+            let at = shown.find("pln_").unwrap();
+            scene.approve(shown[at..].split_whitespace().next().unwrap());
+            call.join().unwrap()
+        });
+        let reply = scene.heed(reply);
+        assert!(reply.ran(), "{way:?} {}", reply.text);
+        assert!(start.elapsed().as_secs() < 25, "nobody waits for the silent host");
+        scene.finish(vec![line]);
+    }
+}
+
+/// The state a stateless client carries is good once, and only for the request it was given for.
+#[test]
+fn a_request_state_is_bound_and_single_use() {
+    for way in [Way::StdioModern, Way::HttpModern] {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::Silent);
+        let asked = line.call("call_tool_destructive", ERASE);
+        let state = asked.result()["requestState"].clone();
+        let questions = asked.result()["inputRequests"].as_object().unwrap();
+        let name = questions.keys().next().unwrap();
+        let answers = format!(r#"{{"{name}":{{"action":"accept","content":{{}}}}}}"#);
+        let other = ERASE.replace("\"h\"", "\"other\"");
+        let foreign = line.retry("call_tool_destructive", &other, &answers, &state);
+        assert_eq!(foreign.frame["error"]["code"], -32602, "{}", foreign.text);
+        let forged = Value::from(format!("{}x", state.as_str().unwrap()));
+        let forged = line.retry("call_tool_destructive", ERASE, &answers, &forged);
+        assert_eq!(forged.frame["error"]["code"], -32602, "{}", forged.text);
+        assert_eq!(scene.reached(), []);
+        let reply = line.retry("call_tool_destructive", ERASE, &answers, &state);
+        assert!(scene.heed(reply).ran());
+        let again = line.retry("call_tool_destructive", ERASE, &answers, &state);
+        assert_eq!(again.frame["error"]["code"], -32602, "{}", again.text);
+        assert_eq!(scene.reached().len(), 1);
+        scene.finish(vec![line]);
+    }
+}
