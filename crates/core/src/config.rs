@@ -24,7 +24,7 @@ mod upstream;
 use std::sync::Arc;
 
 pub use cases::{Case, CaseOutcome, Difference, Expect, Outcome, VerdictWord, Way, run_case};
-pub use command::{Argv, CommandTool, PREVIEW_SUFFIX, Parse, Running, Word};
+pub use command::{Argv, CommandTool, EXPLAIN_SUFFIX, PREVIEW_SUFFIX, Parse, Running, Word};
 pub use diagnostic::{Diagnostic, Problem, Severity};
 pub use explain::{Decided, Explained, ModeRow, Said, explain};
 pub use input::{Input, InputType, LeadingDash, Presence, Shape};

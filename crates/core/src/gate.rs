@@ -138,7 +138,11 @@ fn by_mode(weighed: Weighed<'_>, law: &Snapshot<'_>, now: Timestamp) -> Result<V
             let draft = checked(draft, |draft| check_schema(draft, law))?;
             by_need(draft, law, held, now)
         }
-        (Effect::Write | Effect::Destructive, Mode::Ask) => Ok(Verdict::Explain(Explanation::of(draft))),
+        (Effect::Write | Effect::Destructive, Mode::Ask) => {
+            // Whatever the arguments are it is explained; only those that fit may be used to look at the present state.
+            let state = check_schema(&draft, law).is_ok().then(|| draft.look());
+            Ok(Verdict::Explain(Explanation::of(draft, state)))
+        }
         (Effect::Write | Effect::Destructive, Mode::Plan) => {
             checked(draft, |draft| check_schema(draft, law)).map(Verdict::Preview)
         }

@@ -2,6 +2,7 @@
 //! Chooses nothing that the gate decides; a failure on the way refuses.
 
 mod confirm;
+mod explain;
 mod run;
 pub mod series;
 
@@ -11,7 +12,7 @@ use countersign_core::call::{Call, Caller, Standing};
 use countersign_core::confirm::{Brought, Held};
 use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
-use countersign_core::gate::{self, Explanation, Refused, Snapshot, Verdict, Writes, token_digest};
+use countersign_core::gate::{self, Refused, Snapshot, Verdict, Writes, token_digest};
 use countersign_core::grant::Grant;
 use countersign_core::ids::FullName;
 use countersign_core::mode::Mode;
@@ -161,15 +162,6 @@ impl Conduct<'_> {
 
     fn refuse_unlogged(&self, refusal: &Refusal) -> Answer {
         Answer::refused(&self.command, refusal)
-    }
-
-    async fn explain(&self, explanation: Explanation) -> Answer {
-        let Explanation { refusal, explain, warnings, record } = explanation;
-        let refused = Refused { refusal, record };
-        match self.refuse(refused).await {
-            Answer::Envelope(envelope) => Answer::Envelope(envelope.with("explain", explain).warn(warnings)),
-            other @ (Answer::Upstream(_) | Answer::Rpc(_)) => other,
-        }
     }
 
     fn envelope(&self) -> Envelope {

@@ -161,6 +161,12 @@ pub trait Upstream: Send + Sync {
     /// Runs a tool.
     fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>>;
 
+    /// Whether a tool can tell the present state of what it is about, in ask mode.
+    fn explains(&self, tool: &str) -> bool {
+        let _ = tool;
+        false
+    }
+
     /// Everything of MCP but `tools/call`: resources, prompts, completions, logging, tasks, extensions.
     fn request<'a>(
         &'a self,

@@ -101,6 +101,9 @@ pub struct CommandTool {
 /// What a preview command is called as a tool: `#` is in no tool's own name.
 pub const PREVIEW_SUFFIX: &str = "#preview";
 
+/// What a command that tells the present state is called as a tool.
+pub const EXPLAIN_SUFFIX: &str = "#explain";
+
 const KEYS: [&str; 20] = [
     "name",
     "title",

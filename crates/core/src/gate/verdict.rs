@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::permit::{Permit, Redemption};
 use crate::call::Call;
+use crate::config::EXPLAIN_SUFFIX;
 use crate::confirm::Need;
 use crate::digest::Digest;
 use crate::effect::{Because, Classified, Effect};
@@ -99,6 +100,14 @@ impl Draft {
         }
     }
 
+    /// A look at the present state of what the call is about, for upstreams that offer one.
+    pub(super) fn look(&self) -> DryRun {
+        DryRun {
+            tool: ToolName::new(format!("{}{EXPLAIN_SUFFIX}", self.tool.name)),
+            arguments: self.call.arguments.canonical().to_owned(),
+        }
+    }
+
     /// The preview computed from the call itself.
     pub fn computed_preview(&self) -> Preview {
         preview::computed(&self.call, self.classified.effect, self.intent.as_ref(), &self.record.arguments)
@@ -155,6 +164,8 @@ pub struct Explanation {
     pub refusal: Refusal,
     /// `data.explain`.
     pub explain: Value,
+    /// How the present state may be looked at, if the arguments fit and the upstream offers it.
+    pub state: Option<DryRun>,
     /// What should be told with the answer.
     pub warnings: Vec<String>,
     /// What the ledger keeps.
@@ -162,7 +173,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    pub(super) fn of(draft: Draft) -> Self {
+    pub(super) fn of(draft: Draft, state: Option<DryRun>) -> Self {
         let name = draft.call.name.to_string();
         let effect = draft.classified.effect;
         let message = format!("mode is ask: `{name}` is a {effect} tool and was not run");
@@ -189,7 +200,7 @@ impl Explanation {
             ],
         });
         let refusal = Refusal::new(Code::ModeAsk, message);
-        Self { refusal, explain, warnings: draft.warnings, record: draft.record }
+        Self { refusal, explain, state, warnings: draft.warnings, record: draft.record }
     }
 }
 

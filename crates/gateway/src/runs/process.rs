@@ -23,7 +23,9 @@ const GRACE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(1);
 /// How much is read then: more than any pipe holds.
 const MOST_DRAINED: usize = 4 << 20;
-/// How often those who watch are told what is new.
+/// When those who watch are first told what is new.
+const FIRST_TICK: Duration = Duration::from_millis(200);
+/// How often after that.
 const TICK: Duration = Duration::from_secs(1);
 /// How much is read at a time.
 const PART: usize = 16 << 10;
@@ -137,7 +139,7 @@ impl Process {
     ) -> End {
         let (mut phase, mut due) = (Phase::Works, deadline);
         let mut drained = 0;
-        let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
+        let mut ticks = tokio::time::interval_at(Instant::now() + FIRST_TICK, TICK);
         loop {
             let event = match phase {
                 Phase::Works => tokio::select! {

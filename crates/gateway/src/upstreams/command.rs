@@ -1,5 +1,5 @@
 //! Any command line as governed tools: words filled in and started, never a shell. A call waits for its command, or begins a run
-//! and answers at once. What may run was judged before; a `NAME#preview` is what a tool says it would do, and is served to dry runs only.
+//! and answers at once. What may run was judged before; `NAME#preview` and `NAME#explain` only look, for dry runs.
 
 mod fill;
 mod listing;
@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use countersign_core::config::{Argv, CommandTool, PREVIEW_SUFFIX, Pair, Running, Template, Word};
+use countersign_core::config::{
+    Argv, CommandTool, EXPLAIN_SUFFIX, PREVIEW_SUFFIX, Pair, Running, Template, Word,
+};
 use countersign_core::envelope::Envelope;
 use countersign_core::ids::UpstreamId;
 use countersign_core::refusal::Refusal;
@@ -75,14 +77,24 @@ impl CommandUpstream {
         Ok(Self { id, tools, runs, crew, recent: Mutex::default() })
     }
 
-    /// The tool and which of its commands is meant. Only a dry run may mean the preview.
+    /// The tool and which of its commands is meant. Only a dry run may mean one that looks.
     fn find(&self, errand: &Errand<'_>) -> Option<(&Ready, &Argv)> {
-        let named = |name: &str| self.tools.iter().find(|ready| ready.tool.name.as_str() == name);
-        match (errand.tool().strip_suffix(PREVIEW_SUFFIX), errand.permitted()) {
-            (Some(name), None) => named(name).and_then(|ready| Some((ready, ready.tool.preview.as_ref()?))),
-            (Some(_), Some(_)) => None,
-            (None, _) => named(errand.tool()).map(|ready| (ready, &ready.tool.run)),
+        let name = errand.tool();
+        let looks = [PREVIEW_SUFFIX, EXPLAIN_SUFFIX].iter().any(|suffix| name.ends_with(suffix));
+        if looks && errand.permitted().is_some() {
+            return None;
         }
+        if let Some(name) = name.strip_suffix(PREVIEW_SUFFIX) {
+            return self.named(name).and_then(|ready| Some((ready, ready.tool.preview.as_ref()?)));
+        }
+        if let Some(name) = name.strip_suffix(EXPLAIN_SUFFIX) {
+            return self.named(name).and_then(|ready| Some((ready, ready.tool.explain.as_ref()?)));
+        }
+        self.named(name).map(|ready| (ready, &ready.tool.run))
+    }
+
+    fn named(&self, name: &str) -> Option<&Ready> {
+        self.tools.iter().find(|ready| ready.tool.name.as_str() == name)
     }
 
     async fn run(&self, errand: Errand<'_>, talk: Talk) -> Result<Raw, UpstreamFault> {
@@ -134,7 +146,7 @@ impl CommandUpstream {
             .with("run_id", run_id.as_str())
             .with("tool", name.as_str())
             .with("state", "queued")
-            .with("next_actions", json!([format!("get_run {{\"run_id\":\"{run_id}\"}} tells how it goes")]));
+            .with("next_actions", json!(["get_run"]));
         Ok(tool_result(&envelope))
     }
 
@@ -170,7 +182,7 @@ fn ready(tool: &CommandTool, settings: &Settings<'_>) -> Result<Ready, String> {
         None => settings.folder.to_owned(),
     };
     let env = settings.env.iter().chain(&tool.env).map(|(_, value)| value);
-    let lines = std::iter::once(&tool.run).chain(&tool.preview).flatten();
+    let lines = std::iter::once(&tool.run).chain(&tool.preview).chain(&tool.explain).flatten();
     let words = lines.flat_map(|word| match word {
         Word::One(template) => std::slice::from_ref(template),
         Word::Group(templates) => templates,
@@ -221,6 +233,10 @@ impl Upstream for CommandUpstream {
 
     fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
         Box::pin(self.run(errand, talk))
+    }
+
+    fn explains(&self, tool: &str) -> bool {
+        self.named(tool).is_some_and(|ready| ready.tool.explain.is_some())
     }
 
     fn request<'a>(

@@ -62,8 +62,11 @@ fn require(schema: &mut Map<String, Value>, demands: Vec<Value>) {
     if demands.is_empty() {
         return;
     }
-    match schema.entry("allOf").or_insert_with(|| json!([])) {
-        Value::Array(all) => all.extend(demands),
-        other => *other = Value::Array(demands),
+    let all = schema.entry("allOf").or_insert_with(|| json!([]));
+    if let Some(all) = all.as_array_mut() {
+        all.extend(demands);
+    } else {
+        // No schema at all in that place: ours is one.
+        *all = Value::Array(demands);
     }
 }

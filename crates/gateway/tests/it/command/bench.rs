@@ -128,7 +128,9 @@ impl Bench {
         match self.judge(tool, arguments, Mode::Execute) {
             Verdict::Go(permit) => Ok(self.store.open(permit, Timestamp::now()).await.unwrap()),
             Verdict::Refuse(refused) => Err(refused.refusal.code.as_str()),
-            other => panic!("{other:?}"),
+            other @ (Verdict::Redeem(_) | Verdict::Hold(_) | Verdict::Preview(_) | Verdict::Explain(_)) => {
+                panic!("{other:?}")
+            }
         }
     }
 
