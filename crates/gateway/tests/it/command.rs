@@ -3,5 +3,6 @@
 mod bench;
 mod ends;
 mod git;
+mod house;
 mod runs;
 mod words;
