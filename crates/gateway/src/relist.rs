@@ -74,6 +74,15 @@ enum Word {
     None,
 }
 
+/// Whether every change of a list is in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recorded {
+    /// It is.
+    All,
+    /// Something is not.
+    NotAll,
+}
+
 struct Known {
     roster: Arc<Roster>,
     standings: HashMap<ToolName, Pinned>,
@@ -223,23 +232,10 @@ impl Keeper {
         let Some(terms) = self.terms_of(id) else { return Ok(()) };
         // One at a time from here: two lists of one upstream must not cross.
         let mut known = self.known.lock().await;
-        let (store, now) = (&self.house.store, self.house.now());
-        let pins = store.pins(id).await?;
+        let pins = self.house.store.pins(id).await?;
         let plan = plan_pins(terms.trust, &pins, &roster.sound());
-        for change in &plan.changes {
-            match change {
-                PinChange::First { tool, seen, state } => {
-                    let tool = FullName { upstream: id.clone(), tool: tool.clone() };
-                    store.pin(&tool, seen, *state, now).await?;
-                }
-                PinChange::Propose { tool, seen } => {
-                    let tool = FullName { upstream: id.clone(), tool: tool.clone() };
-                    store.propose_pin(&tool, seen, now).await?;
-                    for plan in store.cancel_for_tool(&tool, now).await? {
-                        self.house.announce(plan);
-                    }
-                }
-            }
+        if self.record(id, &plan.changes).await? == Recorded::NotAll {
+            return Ok(());
         }
         known.insert(id.clone(), Known { roster, standings: plan.standings });
         let before = self.house.catalog.load_full();
@@ -251,6 +247,34 @@ impl Keeper {
             self.tell_lines().await;
         }
         Ok(())
+    }
+
+    /// Stores what is new about an upstream's tools, all at once: a thousand first sights are one commit, not a thousand.
+    async fn record(&self, id: &UpstreamId, changes: &[PinChange]) -> Result<Recorded, StoreFault> {
+        let now = self.house.now();
+        let mut writes = tokio::task::JoinSet::new();
+        for change in changes.iter().cloned() {
+            let (store, upstream) = (self.house.store.clone(), id.clone());
+            writes.spawn(async move {
+                match change {
+                    PinChange::First { tool, seen, state } => {
+                        let tool = FullName { upstream, tool };
+                        store.pin(&tool, &seen, state, now).await.map(|_| Vec::new())
+                    }
+                    PinChange::Propose { tool, seen } => {
+                        let tool = FullName { upstream, tool };
+                        store.propose_pin(&tool, &seen, now).await?;
+                        store.cancel_for_tool(&tool, now).await
+                    }
+                }
+            });
+        }
+        while let Some(written) = writes.join_next().await {
+            // A task that panicked wrote nothing: the catalogue stays as it was, and the next list tries again.
+            let Ok(written) = written else { return Ok(Recorded::NotAll) };
+            written?.into_iter().for_each(|plan| self.house.announce(plan));
+        }
+        Ok(Recorded::All)
     }
 
     /// Builds the catalogue anew under the law in force: after a list, a pin or a rule changed.
