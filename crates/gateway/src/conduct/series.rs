@@ -13,9 +13,9 @@ use countersign_core::ids::PlanId;
 use countersign_core::intent::{Door, Spoken, Variant};
 use countersign_core::mode::Mode;
 use countersign_core::plan::Plan;
-use countersign_core::record::CallRecord;
+use countersign_core::record::{CallRecord, RowStatus};
 use countersign_core::refusal::{Code, NextAction, Refusal};
-use countersign_store::{Ended, Outcome};
+use countersign_store::{Ended, Entry, Outcome};
 use countersign_wire::raw::{self, Raw};
 use serde_json::{Map, Value, json};
 
@@ -94,6 +94,14 @@ impl Conduct<'_> {
         let id = PlanId::mint(now, uuid::Uuid::new_v4().as_u128());
         let plan = freeze_series(id, &self.caller, &asked.purpose, &steps, now, law.ttl);
         if steps.iter().any(|(draft, _)| draft.mode != Mode::Execute) {
+            // Every preview is a row of its own, as it would be alone.
+            for (draft, preview) in &steps {
+                let row = Entry::of_call(&draft.record, RowStatus::Success)
+                    .with_fact("preview_digest", preview.digest.hex());
+                if let Err(fault) = self.house.store.append(row, now).await {
+                    return self.refuse_unlogged(&fault.refusal());
+                }
+            }
             let hint =
                 "nothing was changed; to run it: set_mode {\"mode\":\"execute\"}, then draft_plan again";
             let envelope = self
@@ -167,7 +175,7 @@ impl Conduct<'_> {
             mode: None,
             brought: Brought::default(),
         });
-        let drafts = self.judge_again(calls.collect()).await?;
+        let drafts = self.judge_again(calls.collect()).await.map_err(|refused| outdated(plan, refused))?;
         let mut fresh = Vec::with_capacity(drafts.len());
         for (draft, step) in drafts.iter().zip(&plan.steps) {
             let again = match (step.preview.is_recomputed(), self.preview(draft).await) {
@@ -250,7 +258,7 @@ impl Conduct<'_> {
         let result = json!({"steps": told});
         let outcome = Outcome {
             status: ended,
-            code: None,
+            code: (ended != Ended::Success).then_some(Code::StepFailed),
             duration_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
             result_digest: None,
             result: Some(result.to_string()),
@@ -311,6 +319,17 @@ impl Conduct<'_> {
         };
         Refused { refusal, record }
     }
+}
+
+/// A step whose tool is withheld because it changed since it was shown ends the plan as the same check ends a single call.
+fn outdated(plan: &Plan, mut refused: Box<Refused>) -> Box<Refused> {
+    if refused.refusal.code == Code::ToolChanged {
+        let message = format!("the tool has changed since `{}` was shown; ask for a new plan", plan.id);
+        let changed = Refusal::new(Code::ConfirmTokenMismatch, message).because("tool_changed");
+        let details = std::mem::take(&mut refused.refusal.details);
+        refused.refusal = Refusal { details, ..changed };
+    }
+    refused
 }
 
 /// What a step declared when it was drafted, as it would be said again.
