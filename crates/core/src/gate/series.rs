@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::permit::{Permit, Spend, token_digest};
-use super::verdict::{Draft, Refused};
-use super::{Snapshot, by_mode, check_pause, check_schema, checked, comes_back, resolve, weigh};
+use super::verdict::{Draft, Explanation, Refused};
+use super::{Snapshot, check_pause, check_schema, checked, comes_back, resolve, weigh};
 use crate::call::{Arguments, Call, Caller};
 use crate::canonical;
 use crate::confirm::{Approval, Asker, Brought, Held, Kind, Need, Strength, check_strength, check_token_of};
@@ -40,13 +40,8 @@ pub fn draft_step(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Result<Draf
         Err(refusal) => return Err(Box::new(Refused { refusal, record })),
     };
     if draft.mode == Mode::Ask && draft.classified.effect != Effect::Read {
-        // The explanation's refusal is what a call in ask mode gets.
-        return match by_mode(super::Weighed { draft, held: None }, law, now)? {
-            super::Verdict::Explain(explanation) => {
-                Err(Box::new(Refused { refusal: explanation.refusal, record: explanation.record }))
-            }
-            _ => Err(Box::new(Refused { refusal: Refusal::new(Code::ModeAsk, "mode is ask"), record })),
-        };
+        let Explanation { refusal, record, .. } = Explanation::of(draft);
+        return Err(Box::new(Refused { refusal, record }));
     }
     let writes = draft.classified.effect != Effect::Read && draft.mode == Mode::Execute;
     let mut draft = checked(draft, |draft| {
