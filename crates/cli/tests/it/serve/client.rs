@@ -25,6 +25,21 @@ impl Way {
     pub(crate) const ALL: [Self; 4] =
         [Self::StdioLegacy, Self::StdioModern, Self::HttpLegacy, Self::HttpModern];
 
+    /// Plays over these ways, all at the same time: most of it is waiting.
+    #[track_caller]
+    pub(crate) fn each(ways: &[Self], play: impl Fn(Self) + Sync) {
+        let failed: Vec<Self> = std::thread::scope(|scope| {
+            let play = &play;
+            let start = |way: Self| {
+                let named = std::thread::Builder::new().name(format!("{way:?}"));
+                (way, named.spawn_scoped(scope, move || play(way)).unwrap())
+            };
+            let plays: Vec<_> = ways.iter().copied().map(start).collect();
+            plays.into_iter().filter_map(|(way, play)| play.join().is_err().then_some(way)).collect()
+        });
+        assert!(failed.is_empty(), "does not hold over {failed:?}");
+    }
+
     pub(crate) fn is_http(self) -> bool {
         matches!(self, Self::HttpLegacy | Self::HttpModern)
     }

@@ -17,7 +17,7 @@ fn call(tool: &str, extra: &str) -> String {
 /// The ledger takes no more rows: nothing that changes anything runs, whatever was agreed before.
 #[test]
 fn a_ledger_that_can_not_be_written_refuses_writes() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let asked = scene.call(&line, "call_tool_write", &call("put_note", ""));
@@ -57,13 +57,13 @@ fn a_ledger_that_can_not_be_written_refuses_writes() {
         assert!(reply.ran(), "it goes on when the ledger does: {}", reply.text);
         assert_eq!(scene.reached().len(), 1);
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// The store's tables are gone under a running gateway.
 #[test]
 fn a_store_that_is_gone_refuses_everything_it_can_not_look_up() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let asked = scene.call(&line, "call_tool_write", &call("put_note", ""));
@@ -81,7 +81,7 @@ fn a_store_that_is_gone_refuses_everything_it_can_not_look_up() {
             .execute_batch("ALTER TABLE gone RENAME TO plans; ALTER TABLE gone_too RENAME TO tokens")
             .unwrap();
         scene.finish(vec![line]);
-    }
+    });
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_header_that_disagrees_with_the_body_is_refused() {
 
 #[test]
 fn a_line_lives_on_after_malformed_frames() {
-    for way in [Way::StdioLegacy, Way::StdioModern] {
+    Way::each(&[Way::StdioLegacy, Way::StdioModern], |way| {
         let mut scene = Scene::open(way, &format!("{CONFIG}\n[limits]\nframe = \"8KiB\"\n"));
         let line = scene.line(Host::None);
         scene.call(&line, "get_status", "{}");
@@ -156,7 +156,7 @@ fn a_line_lives_on_after_malformed_frames() {
         assert_eq!(scene.call(&line, "get_status", "{}").data()["mode"], "execute");
         assert_eq!(scene.reached(), []);
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Over HTTP a broken body is one request's trouble; a foreign origin or name gets no further than the door.
@@ -187,7 +187,7 @@ fn broken_and_foreign_requests_stop_at_the_door() {
 /// The caller leaves or the gateway is killed while the upstream works: recorded as unknown, never run again.
 #[test]
 fn a_write_under_way_when_the_gateway_dies_is_never_repeated() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let asked = scene.call(&line, "call_tool_write", &call("slow_note", ""));
@@ -205,13 +205,13 @@ fn a_write_under_way_when_the_gateway_dies_is_never_repeated() {
         assert_eq!(again.code(), Some("E_CONFIRM_TOKEN_USED"), "{way:?} {}", again.text);
         assert_eq!(scene.reached(), [], "never by itself, never again");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Expiry can't be judged by a clock that stood later before.
 #[test]
 fn a_clock_that_was_set_back_refuses_writes() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let asked = scene.call(&line, "call_tool_write", &call("put_note", ""));
@@ -225,13 +225,13 @@ fn a_clock_that_was_set_back_refuses_writes() {
         }
         assert_eq!(scene.reached(), [], "{way:?}");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// `trust = "review"`: even what is listed first is withheld until a person accepts it, and so is what changed.
 #[test]
 fn tools_nobody_accepted_are_withheld() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let config = format!("{CONFIG}\n[upstreams.notes]\ntrust = \"review\"");
         let mut scene = Scene::open(way, &config);
         let line = scene.line(Host::None);
@@ -250,13 +250,13 @@ fn tools_nobody_accepted_are_withheld() {
         assert_eq!(other.code(), Some("E_TOOL_QUARANTINED"), "one acceptance is for one tool");
         assert_eq!(scene.reached().len(), 1);
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Tokens are kept hashed, and nobody's answers list them.
 #[test]
 fn a_token_is_nowhere_but_in_its_answer() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let asked = scene.call(&line, "call_tool_write", &call("put_note", ""));
@@ -275,7 +275,7 @@ fn a_token_is_nowhere_but_in_its_answer() {
         assert!(!scene.store_holds(&token), "{way:?}");
         assert!(scene.store_holds("put_note"), "the look itself works");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Whatever is wrong with the start, stdout stays the protocol's.

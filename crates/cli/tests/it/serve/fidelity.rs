@@ -12,7 +12,7 @@ const EXACT: &str = concat!(
 
 #[test]
 fn results_keep_unknown_fields_order_and_numbers() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         for (surface, tool, arguments) in [
             (
                 "router",
@@ -31,13 +31,13 @@ fn results_keep_unknown_fields_order_and_numbers() {
             assert_eq!(keys, ["ledger_id", "effect", "mode"], "nothing but what the contract names");
             scene.finish(vec![line]);
         }
-    }
+    });
 }
 
 /// What runs after a confirmation is what was frozen, to the byte of its canonical form; a read goes as it was written.
 #[test]
 fn arguments_reach_the_upstream_as_they_were_sent() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let config = "[gateway]\nmode = \"execute\"\n";
         let mut scene = Scene::open_with(way, "direct", config, &[]);
         let line = scene.line(Host::None);
@@ -61,12 +61,12 @@ fn arguments_reach_the_upstream_as_they_were_sent() {
             "what was hashed is what is sent: {frame}"
         );
         scene.finish(vec![line]);
-    }
+    });
 }
 
 #[test]
 fn a_reason_has_at_most_a_thousand_characters() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, "");
         let line = scene.line(Host::None);
         let call = |length: usize| {
@@ -88,5 +88,5 @@ fn a_reason_has_at_most_a_thousand_characters() {
         assert!(!reply.ran() && reply.is_refusal(), "{}", reply.text);
         assert_eq!(scene.reached().len(), 1);
         scene.finish(vec![line]);
-    }
+    });
 }

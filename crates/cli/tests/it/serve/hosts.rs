@@ -21,20 +21,9 @@ fn question(line: &Client) -> String {
     question["params"]["message"].as_str().unwrap().to_owned()
 }
 
-/// Plays over all ways at once: most of the time is waiting.
-fn everywhere(play: impl Fn(Way) + Sync) {
-    std::thread::scope(|scope| {
-        let play = &play;
-        let plays: Vec<_> = Way::ALL.map(|way| scope.spawn(move || play(way))).into();
-        for (way, play) in Way::ALL.iter().zip(plays) {
-            assert!(play.join().is_ok(), "over {way:?}");
-        }
-    });
-}
-
 #[test]
 fn an_accept_runs_what_was_shown() {
-    everywhere(|way| {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::Accepts);
         let reply = scene.call(&line, "call_tool_destructive", ERASE);
@@ -55,7 +44,7 @@ fn an_accept_runs_what_was_shown() {
 
 #[test]
 fn a_decline_rejects_and_a_cancel_decides_nothing() {
-    everywhere(|way| {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let declining = scene.line(Host::Declines);
         let reply = scene.call(&declining, "call_tool_destructive", ERASE);
@@ -86,7 +75,7 @@ fn bring(token: &str) -> String {
 /// A host's word is worth `host`: what needs a person is not asked there, and what must be typed is not either.
 #[test]
 fn a_host_is_not_asked_for_what_its_word_is_not_worth() {
-    everywhere(|way| {
+    Way::each(&Way::ALL, |way| {
         let config = format!("{CONFIG}[[rules]]\nmatch = \"notes:erase_all\"\nstrength = \"human\"\n");
         let mut scene = Scene::open(way, &config);
         let line = scene.line(Host::Accepts);
@@ -101,7 +90,7 @@ fn a_host_is_not_asked_for_what_its_word_is_not_worth() {
 /// A client that claims to ask and never does: nothing runs, and after half a minute the agent has the token rail.
 #[test]
 fn silence_decides_nothing() {
-    everywhere(|way| {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::Silent);
         let reply = scene.call(&line, "call_tool_destructive", ERASE);
@@ -132,7 +121,7 @@ fn silence_decides_nothing() {
 /// While the host shows a form to nobody, a person decides elsewhere: the call goes on at once.
 #[test]
 fn whoever_answers_first_decides() {
-    for way in [Way::StdioLegacy, Way::HttpLegacy] {
+    Way::each(&[Way::StdioLegacy, Way::HttpLegacy], |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::Silent);
         let start = std::time::Instant::now();
@@ -150,13 +139,13 @@ fn whoever_answers_first_decides() {
         assert!(reply.ran(), "{way:?} {}", reply.text);
         assert!(start.elapsed().as_secs() < 25, "nobody waits for the silent host");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// The state a stateless client carries is good once, and only for the request it was given for.
 #[test]
 fn a_request_state_is_bound_and_single_use() {
-    for way in [Way::StdioModern, Way::HttpModern] {
+    Way::each(&[Way::StdioModern, Way::HttpModern], |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::Silent);
         let asked = line.call("call_tool_destructive", ERASE);
@@ -177,5 +166,5 @@ fn a_request_state_is_bound_and_single_use() {
         assert_eq!(again.frame["error"]["code"], -32602, "{}", again.text);
         assert_eq!(scene.reached().len(), 1);
         scene.finish(vec![line]);
-    }
+    });
 }

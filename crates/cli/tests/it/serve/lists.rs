@@ -22,7 +22,7 @@ fn hints(tool: &Value) -> [Option<bool>; 3] {
 
 #[test]
 fn the_router_lists_its_call_tools_and_ours_with_explicit_annotations() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let tools = line.tools();
@@ -42,12 +42,12 @@ fn the_router_lists_its_call_tools_and_ours_with_explicit_annotations() {
         }
         assert_eq!(tools, line.tools(), "the list is stable");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 #[test]
 fn the_direct_surface_shows_the_governed_effect() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open_with(way, "direct", CONFIG, &[]);
         let line = scene.line(Host::None);
         let tools = line.tools();
@@ -76,12 +76,12 @@ fn the_direct_surface_shows_the_governed_effect() {
         );
         assert!(names(&tools).contains(&"set_mode") && !names(&tools).contains(&"call_tool_read"));
         scene.finish(vec![line]);
-    }
+    });
 }
 
 #[test]
 fn a_human_line_sees_and_calls_what_is_for_people() {
-    for way in [Way::StdioLegacy, Way::StdioModern] {
+    Way::each(&[Way::StdioLegacy, Way::StdioModern], |way| {
         let config = format!("[gateway]\nmode = \"execute\"\n{CONFIG}");
         let mut scene = Scene::open_with(way, "direct", &config, &["--role", "human"]);
         let line = scene.line(Host::None);
@@ -91,7 +91,7 @@ fn a_human_line_sees_and_calls_what_is_for_people() {
         let asked = scene.call(&line, "notes__store_direct", r#"{"id":"a"}"#);
         assert_eq!(asked.data()["status"], "confirmation_required");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn both_surfaces_are_served_by_path_and_the_plain_one_as_configured() {
 
 #[test]
 fn a_search_says_how_to_call_what_it_finds() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let all = scene.call(&line, "retrieve_tools", r#"{"query":"","limit":100}"#);
@@ -159,7 +159,7 @@ fn a_search_says_how_to_call_what_it_finds() {
         bounds_of_a_search(&mut scene, &line);
         assert_eq!(scene.reached(), [], "a search reaches nothing");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 fn bounds_of_a_search(scene: &mut Scene, line: &Client) {

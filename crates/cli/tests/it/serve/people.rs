@@ -39,7 +39,7 @@ fn meanwhile(line: &Client, tool: &str, arguments: &str, act: impl FnOnce()) -> 
 
 #[test]
 fn get_plan_waits_for_a_decision() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let asked = scene.call(&line, "call_tool_destructive", &erase("a", ""));
@@ -56,7 +56,7 @@ fn get_plan_waits_for_a_decision() {
             assert_eq!(reply.code(), Some("E_ARGUMENTS_INVALID"), "{bad}");
         }
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Whoever waits hears that we still wait, before the reply.
@@ -78,7 +78,7 @@ fn waiting_tells_progress() {
 
 #[test]
 fn a_call_may_wait_for_its_own_approval() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let plan = text(&scene.call(&line, "call_tool_destructive", &erase("a", "")), "plan_id");
@@ -92,12 +92,12 @@ fn a_call_may_wait_for_its_own_approval() {
         assert_eq!(scene.heed(reply).code(), Some("E_APPROVAL_REJECTED"), "{way:?}");
         assert_eq!(scene.reached(), []);
         scene.finish(vec![line]);
-    }
+    });
 }
 
 #[test]
 fn at_most_twenty_plans_wait() {
-    for way in [Way::StdioLegacy, Way::HttpModern] {
+    Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let first = scene.call(&line, "call_tool_write", &put("0", ""));
@@ -119,12 +119,12 @@ fn at_most_twenty_plans_wait() {
         assert_eq!(again.data()["status"], "confirmation_required");
         assert_eq!(scene.reached(), []);
         scene.finish(vec![line, other]);
-    }
+    });
 }
 
 #[test]
 fn three_rejections_pause_writes_and_nothing_else() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let kept = scene.call(&line, "call_tool_write", &put("kept", ""));
@@ -144,7 +144,7 @@ fn three_rejections_pause_writes_and_nothing_else() {
         scene.resume("local-agent");
         assert!(scene.call(&line, "call_tool_write", &put("kept", &bring)).ran());
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Two principals that choose the same session name share neither mode nor plans nor tokens.
@@ -193,4 +193,38 @@ fn a_credential_is_needed_where_the_configuration_says_so() {
     let line = Client::http_as(Way::HttpModern, Host::None, &address, "/mcp", "s", Some(secret));
     assert!(!line.tools().is_empty());
     scene.finish(vec![line]);
+}
+
+/// Every look through `draft_plan` that reached an upstream is a row, and so is every step that ran.
+#[test]
+fn plans_of_several_steps_leave_their_rows() {
+    Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::None);
+        let step = |id: &str| {
+            format!(
+                r#"{{"name":"notes:sync_notes","args":{{"id":"{id}"}},"intent":{{"operation_type":"write"}}}}"#
+            )
+        };
+        let draft = format!(r#"{{"title":"two","steps":[{},{}]}}"#, step("a"), step("b"));
+        let rows_of = |scene: &Scene, status: &str| {
+            let is_step = |row: &&serde_json::Value| {
+                row["kind"] == "call" && row["tool"] == "sync_notes" && row["status"] == status
+            };
+            scene.rows().iter().filter(is_step).count()
+        };
+        scene.call(&line, "set_mode", r#"{"mode":"plan"}"#);
+        assert_eq!(scene.call(&line, "draft_plan", &draft).data()["status"], "preview");
+        assert_eq!(rows_of(&scene, "success"), 2, "{way:?}: a preview that ran is recorded");
+        scene.call(&line, "set_mode", r#"{"mode":"execute"}"#);
+        let asked = scene.call(&line, "draft_plan", &draft);
+        let run = format!(
+            r#"{{"plan_id":"{}","confirm_token":"{}","yes":true}}"#,
+            text(&asked, "plan_id"),
+            text(&asked, "confirm_token")
+        );
+        assert_eq!(scene.call(&line, "run_plan", &run).data()["status"], "done");
+        assert_eq!((rows_of(&scene, "allowed"), rows_of(&scene, "success")), (2, 4), "{way:?}");
+        scene.finish(vec![line]);
+    });
 }

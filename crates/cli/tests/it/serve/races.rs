@@ -41,33 +41,33 @@ fn token(scene: &mut Scene, line: &Client) -> String {
 
 #[test]
 fn thirty_two_at_once_over_one_line() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let token = token(&mut scene, &line);
         let replies = rush(&[&line], &token);
         one_effect(&mut scene, replies);
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Several connections of one session over HTTP; several processes of one named session on stdio, all on one store.
 #[test]
 fn thirty_two_at_once_over_several_lines() {
-    for way in [Way::StdioLegacy, Way::StdioModern, Way::HttpModern] {
+    Way::each(&[Way::StdioLegacy, Way::StdioModern, Way::HttpModern], |way| {
         let mut scene = Scene::open(way, CONFIG);
         let lines: Vec<Client> = (0..4).map(|_| scene.line_named(Host::None, "shared")).collect();
         let token = token(&mut scene, &lines[0]);
         let replies = rush(&lines.iter().collect::<Vec<_>>(), &token);
         one_effect(&mut scene, replies);
         scene.finish(lines);
-    }
+    });
 }
 
 /// Equal calls at once are one plan with as many tokens; all of them brought back at once are one effect.
 #[test]
 fn equal_plans_join_and_their_tokens_spend_once() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::None);
         let start = std::sync::Barrier::new(HANDS);
@@ -92,5 +92,5 @@ fn equal_plans_join_and_their_tokens_spend_once() {
         assert_eq!(plans.len(), 1, "{way:?}");
         one_effect(&mut scene, both.into_iter().map(|(_, brought)| brought).collect());
         scene.finish(vec![line]);
-    }
+    });
 }

@@ -5,7 +5,7 @@ use super::scene::Scene;
 
 #[test]
 fn a_bad_configuration_keeps_the_old_one_and_says_so() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, "[gateway]\nmode = \"plan\"\n");
         let line = scene.line(Host::None);
         assert_eq!(scene.call(&line, "get_status", "{}").data()["mode"], "plan");
@@ -23,13 +23,13 @@ fn a_bad_configuration_keeps_the_old_one_and_says_so() {
             .collect();
         assert_eq!(config, ["refused", "success"], "{way:?}");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// A highest mode that is lowered holds from then on, also for sessions that are open and above it.
 #[test]
 fn a_lowered_highest_mode_takes_effect() {
-    for way in Way::ALL {
+    Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, "[gateway]\nmode = \"execute\"\n");
         let line = scene.line(Host::None);
         scene.call(&line, "set_mode", r#"{"mode":"execute"}"#);
@@ -43,7 +43,7 @@ fn a_lowered_highest_mode_takes_effect() {
         assert_eq!(scene.call(&line, "set_mode", r#"{"mode":"execute"}"#).code(), Some("E_MODE_FORBIDDEN"));
         assert_eq!(scene.reached(), [], "{way:?}");
         scene.finish(vec![line]);
-    }
+    });
 }
 
 /// Lines that were open to everyone on this machine are not any more.
@@ -62,7 +62,7 @@ fn credentials_can_be_asked_for_while_serving() {
 /// A rule that takes a tool away takes it from the list, and the host hears of it.
 #[test]
 fn lists_follow_the_rules() {
-    for way in [Way::StdioLegacy, Way::HttpModern] {
+    Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {
         let mut scene = Scene::open_with(way, "direct", "", &[]);
         let line = scene.line(Host::None);
         let lists =
@@ -75,5 +75,5 @@ fn lists_follow_the_rules() {
             assert!(told, "{:?}", line.notes());
         }
         scene.finish(vec![line]);
-    }
+    });
 }

@@ -9,7 +9,7 @@ use super::scene::Scene;
 /// The start flag speaks of the stdio line. Whoever comes over HTTP without a credential is an agent.
 #[test]
 fn a_human_flag_makes_no_human_of_an_http_line() {
-    for way in [Way::HttpLegacy, Way::HttpModern] {
+    Way::each(&[Way::HttpLegacy, Way::HttpModern], |way| {
         let config =
             "[gateway]\nmode = \"execute\"\n\n[[rules]]\nmatch = \"notes:store_direct\"\nrole = \"human\"\n";
         let mut scene = Scene::open_with(way, "direct", config, &["--role", "human"]);
@@ -25,7 +25,7 @@ fn a_human_flag_makes_no_human_of_an_http_line() {
         let asked = scene.call(&human, "notes__store_direct", r#"{"id":"a"}"#);
         assert_eq!(asked.data()["status"], "confirmation_required");
         scene.finish(vec![line, human]);
-    }
+    });
 }
 
 /// What a request with this session and this credential gets.

@@ -29,20 +29,7 @@ pub(crate) fn play(name: &str, text: &str) {
         None => Way::ALL.to_vec(),
         Some(words) => words.split_whitespace().map(way).collect(),
     };
-    std::thread::scope(|scope| {
-        let plays: Vec<_> = ways
-            .into_iter()
-            .map(|way| {
-                let act = move || Stage::new(name, text, way).play(text);
-                (way, std::thread::Builder::new().name(format!("{name} {way:?}")).spawn_scoped(scope, act))
-            })
-            .collect();
-        let failed: Vec<Way> = plays
-            .into_iter()
-            .filter_map(|(way, play)| play.unwrap().join().is_err().then_some(way))
-            .collect();
-        assert!(failed.is_empty(), "{name} does not hold over {failed:?}");
-    });
+    Way::each(&ways, |way| Stage::new(name, text, way).play(text));
 }
 
 fn setting<'t>(text: &'t str, name: &str) -> Option<&'t str> {
