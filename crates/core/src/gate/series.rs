@@ -40,7 +40,7 @@ pub fn draft_step(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Result<Draf
         Err(refusal) => return Err(Box::new(Refused { refusal, record })),
     };
     if draft.mode == Mode::Ask && draft.classified.effect != Effect::Read {
-        let Explanation { refusal, record, .. } = Explanation::of(draft);
+        let Explanation { refusal, record, .. } = Explanation::of(draft, None);
         return Err(Box::new(Refused { refusal, record }));
     }
     let writes = draft.classified.effect != Effect::Read && draft.mode == Mode::Execute;
