@@ -23,6 +23,17 @@ use super::Conduct;
 use crate::answer::Answer;
 use crate::asked::{Asked, invalid};
 
+/// Names a step takes.
+const STEP_FIELDS: [&str; 7] = [
+    "name",
+    "args",
+    "args_json",
+    "intent",
+    "intent_operation_type",
+    "intent_data_sensitivity",
+    "intent_reason",
+];
+
 /// A step as it was asked for.
 pub struct AskedStep(Asked);
 
@@ -32,6 +43,10 @@ impl AskedStep {
         let Some(fields) = step.as_object() else {
             return Err(invalid(&format!("steps.{number}"), "must be an object with name, args and intent"));
         };
+        // A mode or a token of a step's own would be silently ignored: the plan has one of each.
+        if let Some(other) = fields.keys().find(|name| !STEP_FIELDS.contains(&name.as_str())) {
+            return Err(invalid(&format!("steps.{number}.{other}"), "is not a field of a step"));
+        }
         let operation =
             fields.get("intent").and_then(|intent| intent.get("operation_type")).and_then(Value::as_str);
         let operation = operation.or_else(|| fields.get("intent_operation_type").and_then(Value::as_str));
