@@ -40,6 +40,8 @@ pub(crate) enum Trouble {
     Usage(Usage),
     /// What was found can't be written to where it should go.
     Output(String),
+    /// What was called ran, and says itself that it failed.
+    Failed(Box<Failed>),
 }
 
 /// A refusal, with what the command found out on the way.
@@ -59,6 +61,15 @@ pub(crate) struct Refused {
     pub(crate) next: Option<String>,
     /// What is behind it when something is broken; told with `--verbose` only.
     pub(crate) inside: Option<String>,
+}
+
+/// A call that ran and failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// What came back all the same.
+    pub(crate) answer: Answer,
+    /// What failed, in one line.
+    pub(crate) message: String,
 }
 
 /// A command line that can't be read.

@@ -8,11 +8,19 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 
 use crate::answer::{Answer, Outcome, Trouble};
 use crate::commands::activity::Activity;
+use crate::commands::approve::Approve;
 use crate::commands::bench::{self, Bench, Echo};
+use crate::commands::call::Call;
 use crate::commands::completions::Completions;
+use crate::commands::grants::Grants;
 use crate::commands::pack::Pack;
+use crate::commands::plans::Plans;
 use crate::commands::policy::Policy;
+use crate::commands::reject::Reject;
 use crate::commands::serve::Serve;
+use crate::commands::token::Token;
+use crate::commands::tools::Tools;
+use crate::commands::upstreams::Upstreams;
 use crate::output::{Format, Verbosity, Voice};
 use crate::usage;
 
@@ -73,6 +81,24 @@ pub(crate) enum Command {
     },
     /// Read, export and verify the ledger
     Activity(Activity),
+    /// See what waits for a person, and what became of it
+    Plans(Plans),
+    /// Look at a plan and agree to it
+    #[command(after_help = crate::commands::approve::EXAMPLES)]
+    Approve(Approve),
+    /// Say no to a plan
+    #[command(after_help = crate::commands::reject::EXAMPLES)]
+    Reject(Reject),
+    /// List and revoke approvals given ahead
+    Grants(Grants),
+    /// Run one tool through the gateway, here
+    Call(Call),
+    /// List, search, compare and accept tools
+    Tools(Tools),
+    /// List, test, add and remove upstreams
+    Upstreams(Upstreams),
+    /// Make, list and revoke credentials
+    Token(Token),
     /// Serve the gateway to agent hosts
     #[command(
         after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work"
@@ -105,6 +131,14 @@ impl Command {
         match self {
             Command::Policy { policy } => policy.path(),
             Command::Activity(activity) => activity.path(),
+            Command::Plans(plans) => plans.path(),
+            Command::Approve(_) => "approve",
+            Command::Reject(_) => "reject",
+            Command::Grants(grants) => grants.path(),
+            Command::Call(call) => call.path(),
+            Command::Tools(tools) => tools.path(),
+            Command::Upstreams(upstreams) => upstreams.path(),
+            Command::Token(token) => token.path(),
             Command::Serve(_) => "serve",
             Command::Bench(_) => "bench",
             Command::BenchEcho(_) => "bench-echo",

@@ -1,11 +1,19 @@
 //! The commands, one file each. A command reads what it needs, asks the rooms below, and gives back an answer.
 
 pub(crate) mod activity;
+pub(crate) mod approve;
 pub(crate) mod bench;
+pub(crate) mod call;
 pub(crate) mod completions;
+pub(crate) mod grants;
 pub(crate) mod pack;
+pub(crate) mod plans;
 pub(crate) mod policy;
+pub(crate) mod reject;
 pub(crate) mod serve;
+pub(crate) mod token;
+pub(crate) mod tools;
+pub(crate) mod upstreams;
 pub(crate) mod version;
 
 use crate::cli::{Cli, Command};
@@ -19,6 +27,14 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
         Command::Pack(args) => return pack::run(args, voice),
         Command::Activity(activity) => activity::run(activity, cli, voice),
         Command::Policy { policy } => policy::run(policy, cli),
+        Command::Plans(args) => plans::run(args, cli, voice),
+        Command::Approve(args) => approve::run(args, cli, voice),
+        Command::Reject(args) => reject::run(args, cli, voice),
+        Command::Grants(args) => grants::run(args, cli, voice),
+        Command::Call(args) => call::run(args, cli, voice),
+        Command::Tools(args) => tools::run(args, cli, voice),
+        Command::Upstreams(args) => upstreams::run(args, cli, voice),
+        Command::Token(args) => token::run(args, cli, voice),
         Command::Serve(args) => serve::run(args, cli),
         Command::Bench(args) => bench::run(args, voice),
         Command::BenchEcho(args) => bench::run_echo(args),

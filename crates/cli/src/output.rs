@@ -21,7 +21,7 @@ pub(crate) use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
 pub(crate) use table::{Column, Table};
 pub(crate) use time::{Zone, exact, shown, span};
 
-use crate::answer::{Outcome, Refused, Trouble, Usage};
+use crate::answer::{Failed, Outcome, Refused, Trouble, Usage};
 use crate::cli::{Cli, Color};
 use crate::exit::{self, Exit};
 
@@ -140,7 +140,7 @@ fn exit_of(outcome: &Outcome) -> Exit {
         Ok(_) => Exit::Ok,
         Err(Trouble::Refused(refused)) => exit::of(&refused.refusal),
         Err(Trouble::Usage(_)) => Exit::Usage,
-        Err(Trouble::Output(_)) => Exit::Fault,
+        Err(Trouble::Output(_) | Trouble::Failed(_)) => Exit::Fault,
     }
 }
 
@@ -163,6 +163,12 @@ pub(crate) fn envelope(path: &str, outcome: Outcome) -> Envelope {
         }
         Err(Trouble::Output(message)) => {
             Envelope::fault(path, "E_OUTPUT", message, Some(details("output_failed", "retry_later", None)))
+        }
+        Err(Trouble::Failed(failed)) => {
+            let Failed { answer, message } = *failed;
+            let details = details("tool_failed", "verify_outcome", None);
+            let envelope = Envelope::fault(path, "E_TOOL_FAILED", message, Some(details));
+            Envelope { data: answer.data, ..envelope }.warn(answer.warnings)
         }
     }
 }
@@ -206,6 +212,11 @@ fn print_text(voice: Voice, outcome: Outcome) -> io::Result<()> {
             tell_next(voice, Some(&usage.next));
         }
         Err(Trouble::Output(message)) => tell_output(voice, &message),
+        Err(Trouble::Failed(failed)) => {
+            voice.say(&failed.answer.text)?;
+            tell_warnings(voice, &failed.answer.warnings);
+            voice.tell(&format!("{} {}\n", paint(BAD, "fault E_TOOL_FAILED:"), visible(&failed.message)));
+        }
     }
     Ok(())
 }

@@ -3,11 +3,12 @@
 use std::env::join_paths;
 
 use crate::ledger;
+use crate::people;
 use crate::policy::GOOD;
 use crate::world::{World, binary};
 
 /// Commands whose examples do not end by themselves or reach for a network: their help is read, not run.
-const NEED_THE_WORLD: [&str; 1] = ["serve"];
+const NEED_THE_WORLD: [&str; 4] = ["serve", "call", "tools", "upstreams"];
 
 /// Every command there is, as the help texts tell it, each with its own help.
 fn commands(world: &World, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
@@ -32,6 +33,7 @@ fn every_command_has_examples_and_they_work() {
     world.write("countersign.toml", GOOD);
     world.write("policy-tests.toml", "[[tests]]\ntool = \"a:b\"\nexpect = { verdict = \"explain\" }\n");
     let ids = ledger::write(&world.work().join("countersign.db"));
+    people::fill(&world.work().join("countersign.db"));
     // A checkpoint is made before it is verified against.
     found.sort_by_key(|(path, _)| !path.ends_with(&["checkpoint".to_owned()]));
     for (path, help) in found {

@@ -7,12 +7,14 @@
 )]
 
 mod activity;
+mod call;
 mod configuration;
 mod door;
 mod examples;
 mod ledger;
 mod mask;
 mod pack;
+mod people;
 mod policy;
 mod serve;
 mod tampered;

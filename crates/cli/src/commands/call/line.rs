@@ -1,0 +1,146 @@
+//! The line of one command to the house in its own process: MCP over a pipe in memory, so that a call from here goes through
+//! every room an agent's goes through. Offers nothing to upstreams: they can ask it nothing.
+
+use std::sync::Arc;
+
+use countersign_core::config::Config;
+use countersign_core::intent::Variant;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_gateway::assemble::frame_limits;
+use countersign_gateway::house::House;
+use countersign_gateway::line::Principal;
+use countersign_gateway::service::Face;
+use countersign_wire::serve::{SealKey, ServeOptions, SessionId, StdioOptions, serve_line};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf};
+
+use crate::answer::{Refused, Trouble};
+use crate::output::{DIM, Voice, paint, visible};
+
+/// How much may be on its way in memory.
+const PIPE: usize = 1 << 20;
+const VERSION: &str = "2025-11-25";
+
+/// The near end.
+pub(super) struct Line {
+    reader: BufReader<ReadHalf<DuplexStream>>,
+    writer: WriteHalf<DuplexStream>,
+    voice: Voice,
+    next: u64,
+    told: bool,
+}
+
+/// A reply: a result, or a JSON-RPC error.
+pub(super) type Reply = Result<Value, Value>;
+
+impl Line {
+    /// Opens a line for this principal and says hello.
+    pub(super) async fn open(
+        house: &Arc<House>,
+        principal: Principal,
+        config: &Config,
+        voice: Voice,
+    ) -> Result<Self, Trouble> {
+        let (near, far) = tokio::io::duplex(PIPE);
+        let name = principal.session.as_ref().map(|session| session.as_str().to_owned()).unwrap_or_default();
+        let face = Arc::new(Face::new(Arc::clone(house), principal, config.gateway.agent_auth));
+        let mut serve = ServeOptions::new(SealKey::random());
+        serve.limits = frame_limits(config);
+        let (far_reader, far_writer) = tokio::io::split(far);
+        tokio::spawn(serve_line(
+            face,
+            far_reader,
+            far_writer,
+            StdioOptions::new(serve, SessionId::new(name)),
+        ));
+        let (reader, writer) = tokio::io::split(near);
+        let mut line = Self { reader: BufReader::new(reader), writer, voice, next: 0, told: false };
+        let hello = json!({
+            "protocolVersion": VERSION,
+            "capabilities": {},
+            "clientInfo": {"name": "countersign call", "version": env!("CARGO_PKG_VERSION")},
+        });
+        line.request("initialize", hello).await?.map_err(|error| broken(&error.to_string()))?;
+        line.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
+        Ok(line)
+    }
+
+    /// Calls a call tool.
+    pub(super) async fn call(
+        &mut self,
+        variant: Variant,
+        arguments: &Map<String, Value>,
+    ) -> Result<Reply, Trouble> {
+        let mut params = json!({"name": variant.call_tool(), "arguments": arguments});
+        if let (true, Some(members)) = (self.voice.shows_progress(), params.as_object_mut()) {
+            members.insert("_meta".into(), json!({"progressToken": self.next}));
+        }
+        let reply = self.request("tools/call", params).await;
+        if std::mem::take(&mut self.told) {
+            self.voice.tell("\n");
+        }
+        reply
+    }
+
+    async fn request(&mut self, method: &str, params: Value) -> Result<Reply, Trouble> {
+        let id = json!(self.next);
+        self.next += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
+        loop {
+            let mut message = self.receive().await?;
+            match (message.get("method").and_then(Value::as_str), message.get("id")) {
+                (None, Some(of)) if *of == id => {
+                    let mut take = |name: &str| message.get_mut(name).map(Value::take);
+                    return Ok(match (take("result"), take("error")) {
+                        (Some(result), _) => Ok(result),
+                        (None, error) => Err(error.unwrap_or_default()),
+                    });
+                }
+                (Some("notifications/progress"), None) => self.tell_progress(&message),
+                (Some(method), Some(of)) => {
+                    let answer = match method {
+                        "ping" => json!({"jsonrpc": "2.0", "id": of, "result": {}}),
+                        _ => {
+                            json!({"jsonrpc": "2.0", "id": of, "error": {"code": -32601, "message": "nobody answers here"}})
+                        }
+                    };
+                    self.send(&answer).await?;
+                }
+                (Some(_) | None, _) => {}
+            }
+        }
+    }
+
+    fn tell_progress(&mut self, message: &Value) {
+        let params = message.get("params");
+        let part = |name: &str| params.and_then(|params| params.get(name));
+        let text = part("message").and_then(Value::as_str).unwrap_or("working");
+        let done = match (part("progress"), part("total")) {
+            (Some(done), Some(total)) => format!(" {done}/{total}"),
+            (Some(done), None) => format!(" {done}"),
+            (None, _) => String::new(),
+        };
+        // Each on the line of the one before; the blanks cover what was longer.
+        self.voice.tell(&format!("\r{}          ", paint(DIM, format_args!("{}{done}", visible(text)))));
+        self.told = true;
+    }
+
+    async fn send(&mut self, message: &Value) -> Result<(), Trouble> {
+        let sent = self.writer.write_all(format!("{message}\n").as_bytes()).await;
+        sent.map_err(|error| broken(&error.to_string()))
+    }
+
+    async fn receive(&mut self) -> Result<Value, Trouble> {
+        let mut text = String::new();
+        let read = self.reader.read_line(&mut text).await.map_err(|error| broken(&error.to_string()))?;
+        if read == 0 {
+            return Err(broken("the line closed"));
+        }
+        serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))
+    }
+}
+
+fn broken(inside: &str) -> Trouble {
+    let refusal = Refusal::new(Code::UpstreamUnavailable, "the gateway in this process gave no answer");
+    Refused { inside: Some(inside.to_owned()), ..refusal.into() }.into()
+}

@@ -1,0 +1,188 @@
+//! What the gateway answered: the upstream's own result, a preview, a question, or a no; and each as a person reads it.
+
+use std::io::IsTerminal as _;
+
+use countersign_core::ids::FullName;
+use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_gateway::escape;
+use serde_json::{Map, Value, json};
+
+use super::line::Reply;
+use crate::answer::{Answer, Failed, Outcome, Refused, Trouble};
+use crate::commands::plans::sheet as plan_sheet;
+use crate::output::{BOLD, DIM, Voice, paint, visible};
+use crate::person::value;
+
+/// An answer, understood.
+pub(super) enum Said {
+    /// The tool ran.
+    Ran(Ran),
+    /// Nothing changed; this is what there is to see.
+    Shown(Map<String, Value>, Vec<String>),
+    /// Someone has to agree first.
+    Asks(Box<Map<String, Value>>),
+    /// No.
+    Refused(Refused),
+}
+
+/// What came back from the tool.
+pub(super) struct Ran(Value);
+
+/// Understands a reply. What an upstream answered always carries our facts; what does not is ours.
+pub(super) fn read(reply: Reply, tool: &FullName) -> Result<Said, Trouble> {
+    let mut result = match reply {
+        Ok(result) => result,
+        Err(error) => return Err(rpc(&error, tool)),
+    };
+    if result.pointer("/_meta/countersign/ledger_id").is_some() {
+        return Ok(Said::Ran(Ran(result)));
+    }
+    let mut envelope = result.get_mut("structuredContent").map(Value::take).unwrap_or_default();
+    let Some(Value::Object(data)) = envelope.get_mut("data").map(Value::take) else {
+        return Ok(Said::Ran(Ran(result)));
+    };
+    let warnings = strings(envelope.get("warnings"));
+    let error = envelope.get("errors").and_then(|errors| errors.get(0));
+    Ok(match (error, data.get("status").and_then(Value::as_str)) {
+        (Some(error), _) => {
+            let refusal = refusal(error);
+            let next = next(&refusal, tool);
+            let mut refused = Refused { data, warnings, next, ..refusal.into() };
+            if let Some(explain) = refused.data.get("explain") {
+                refused.findings = sheet("what would happen", explain);
+            }
+            Said::Refused(refused)
+        }
+        (None, Some("confirmation_required")) => Said::Asks(Box::new(data)),
+        (None, _) => Said::Shown(data, warnings),
+    })
+}
+
+/// A JSON-RPC error: a tool that is for people only, or the upstream's own.
+fn rpc(error: &Value, tool: &FullName) -> Trouble {
+    let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+    if message.ends_with("not available in agent mode") {
+        let refusal = Refusal::new(Code::RoleForbidden, message);
+        return Trouble::refused(refusal, "only a line opened as a person can call it");
+    }
+    let answer = Answer::default().with("error", error.clone());
+    Trouble::Failed(Box::new(Failed {
+        answer,
+        message: format!("`{tool}` answered with an error: {message}"),
+    }))
+}
+
+fn strings(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A no as it was said over the line, made a value again.
+fn refusal(error: &Value) -> Refusal {
+    let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+    let code = Code::ALL.iter().find(|code| code.as_str() == text("code")).copied();
+    let mut refusal = Refusal::new(code.unwrap_or(Code::UpstreamUnavailable), text("message"));
+    let Some(details) = error.get("details").and_then(Value::as_object) else { return refusal };
+    for (name, value) in details {
+        match name.as_str() {
+            "reason_code" => {
+                let known = refusal.code.reasons().iter().find(|reason| value.as_str() == Some(reason));
+                refusal.reason_code = known.copied().unwrap_or(refusal.reason_code);
+            }
+            "next_actions" => {
+                refusal.next_actions =
+                    strings(Some(value)).iter().filter_map(|word| word.parse::<NextAction>().ok()).collect();
+            }
+            "retryable" => {}
+            _ => refusal = refusal.with(name, value.clone()),
+        }
+    }
+    refusal
+}
+
+/// What to type about it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most refusals say all there is in their own words")]
+fn next(refusal: &Refusal, tool: &FullName) -> Option<String> {
+    match refusal.code {
+        Code::ModeAsk => Some("add --mode plan to preview it, --mode execute to run it".to_owned()),
+        Code::IntentServerMismatch => Some(format!("countersign call tool-destructive --tool-name={tool}")),
+        Code::ToolChanged | Code::ToolQuarantined => Some(format!("countersign tools diff {tool}")),
+        Code::ToolNotFound => Some("countersign tools list".to_owned()),
+        Code::ArgumentsInvalid => Some(format!("countersign tools show {tool}")),
+        Code::PrincipalPaused => Some(format!("countersign plans resume {}", super::WHO)),
+        _ => None,
+    }
+}
+
+/// Something that was answered without running anything.
+pub(super) fn shown(data: Map<String, Value>, warnings: Vec<String>) -> Answer {
+    let mut text = String::new();
+    if let Some(preview) = data.get("preview") {
+        text.push_str(&format!("{}\n", paint(BOLD, "preview; nothing was changed")));
+        text.push_str(&plan_sheet::result(preview.get("shown").unwrap_or(preview)));
+    } else {
+        text.push_str(&sheet("answer", &Value::Object(data.clone())));
+    }
+    Answer { text, data, warnings }
+}
+
+fn sheet(title: &str, value: &Value) -> String {
+    let mut text = format!("{}\n", paint(BOLD, title));
+    for line in value::lines(value) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text
+}
+
+impl Ran {
+    /// The result as a person or their pipe wants it.
+    pub(super) fn answer(self, tool: &FullName, voice: Voice) -> Outcome {
+        let result = self.0;
+        let facts = result.pointer("/_meta/countersign").cloned().unwrap_or_default();
+        let failed = result.get("isError") == Some(&json!(true));
+        let mut answer = Answer::text(text(&result, voice));
+        answer.warnings = strings(facts.get("warnings"));
+        for name in ["plan_id", "ledger_id", "effect", "mode"] {
+            if let Some(fact) = facts.get(name) {
+                answer = answer.with(name, fact.clone());
+            }
+        }
+        answer = answer.with("result", result);
+        if failed {
+            let message = format!("`{tool}` ran and says that it failed");
+            return Err(Trouble::Failed(Box::new(Failed { answer, message })));
+        }
+        Ok(answer)
+    }
+}
+
+/// Texts as they are; of everything else, what it is. In a pipe a text is left byte for byte.
+fn text(result: &Value, voice: Voice) -> String {
+    let raw = !std::io::stdout().is_terminal() && !voice.is_watched();
+    let mut text = String::new();
+    let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for block in blocks {
+        let part = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+        match part("type") {
+            "text" if raw => text.push_str(part("text")),
+            "text" => text.push_str(&escape::visible(part("text"))),
+            "image" | "audio" => {
+                let bytes = part("data").len() / 4 * 3;
+                text.push_str(&paint(
+                    DIM,
+                    format_args!("[{} {}, {bytes} bytes]", part("type"), visible(part("mimeType"))),
+                ));
+            }
+            "resource_link" => text.push_str(&paint(DIM, format_args!("[{}]", visible(part("uri"))))),
+            _ => text.push_str(&value::lines(block).join("\n")),
+        }
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    if blocks.is_empty() {
+        let rest = result.get("structuredContent").unwrap_or(&Value::Null);
+        text.push_str(&format!("{}\n", value::lines(rest).join("\n")));
+    }
+    text
+}

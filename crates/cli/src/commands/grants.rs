@@ -1,0 +1,174 @@
+//! `countersign grants`: approvals given ahead, listed and taken back. They are given with `approve --grant`.
+
+use anstyle::Style;
+use clap::{Args, Subcommand};
+use countersign_core::grant::Allowed;
+use countersign_core::redact::Redactor;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_store::{GrantRow, Grants as Which, Store, StoreUrl};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, Outcome, Trouble};
+use crate::cli::Cli;
+use crate::commands::plans::find::Part;
+use crate::commands::plans::sheet;
+use crate::house::Of;
+use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, exact, paint, visible};
+use crate::{person, records};
+
+/// What every `grants` command takes.
+#[derive(Args, Debug)]
+pub(crate) struct Grants {
+    #[command(flatten)]
+    of: Of,
+
+    #[command(subcommand)]
+    command: GrantsCommand,
+}
+
+/// The commands about grants.
+#[derive(Subcommand, Debug)]
+pub(crate) enum GrantsCommand {
+    /// List grants that can still be used
+    #[command(after_help = "Examples:\n  countersign grants list\n  countersign grants list --all --json")]
+    List {
+        /// Those that are used up, expired or revoked, too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Take a grant back
+    #[command(after_help = "Examples:\n  countersign grants revoke grt_01KA4Z7Q3V9M5T2X8R6W0YGRNT")]
+    Revoke {
+        /// The grant's id, or at least 6 characters of its beginning or end
+        id: String,
+    },
+}
+
+impl Grants {
+    /// The dotted path.
+    pub(crate) fn path(&self) -> &'static str {
+        match self.command {
+            GrantsCommand::List { .. } => "grants.list",
+            GrantsCommand::Revoke { .. } => "grants.revoke",
+        }
+    }
+}
+
+/// Runs one of them.
+pub(crate) fn run(grants: &Grants, cli: &Cli, voice: Voice) -> Outcome {
+    let url = grants.of.url(cli)?;
+    match &grants.command {
+        GrantsCommand::List { all } => {
+            let which = if *all { Which::All } else { Which::Usable(Timestamp::now()) };
+            list(which, &url, voice)
+        }
+        GrantsCommand::Revoke { id } => {
+            records::with(&url, async |store| revoke(id, &store, &url, voice).await)
+        }
+    }
+}
+
+fn list(which: Which, url: &StoreUrl, voice: Voice) -> Outcome {
+    let (rows, redactor) = records::with(url, async |store| {
+        let rows = store.grants(which).await.map_err(|fault| records::trouble(&fault, url))?;
+        Ok((rows, Redactor::new(store.salt())))
+    })?;
+    let now = Timestamp::now();
+    let mut table = Table::new(&[
+        Column::kept("GRANT"),
+        Column::kept("STATE"),
+        Column::kept("TOOL"),
+        Column::spared("FOR", 2),
+        Column::kept("USES"),
+        Column::kept("LEFT"),
+        Column::spared("BY", 3),
+        Column::spared("ARGUMENTS", 4),
+    ]);
+    for row in &rows {
+        let grant = &row.grant;
+        let live = state(row, now) == "live";
+        table.row(vec![
+            (grant.id.to_string(), Style::new()),
+            (state(row, now).to_owned(), if live { GOOD } else { DIM }),
+            (grant.tool.clone(), NAME),
+            (grant.principal.to_string(), Style::new()),
+            (grant.uses_left.to_string(), Style::new()),
+            (if live { sheet::left(grant.expires, now) } else { String::new() }, Style::new()),
+            (grant.by.to_string(), Style::new()),
+            (in_words(row, &redactor), DIM),
+        ]);
+    }
+    let text = match (rows.is_empty(), voice.is_watched()) {
+        (true, true) => {
+            format!("{}\n", paint(DIM, "no grants; one is given with countersign approve ID --grant"))
+        }
+        (true, false) => String::new(),
+        (false, _) => table.render(voice.width()),
+    };
+    let described: Vec<Value> = rows.iter().map(|row| describe(row, &redactor, now)).collect();
+    Ok(Answer::text(text).with("grants", described))
+}
+
+fn state(row: &GrantRow, now: Timestamp) -> &'static str {
+    match row {
+        GrantRow { revoked: Some(_), .. } => "revoked",
+        GrantRow { grant, .. } if grant.uses_left == 0 => "used up",
+        GrantRow { grant, .. } if grant.expires <= now => "expired",
+        GrantRow { .. } => "live",
+    }
+}
+
+/// The arguments in the form they are granted in, without what looks like a secret.
+fn arguments(row: &GrantRow, redactor: &Redactor) -> Map<String, Value> {
+    let exact = row.grant.arguments.iter().filter_map(|(name, allowed)| match allowed {
+        Allowed::Exact(value) => Some((name.clone(), value.clone())),
+        Allowed::Any => None,
+    });
+    let Value::Object(mut all) = redactor.clean(&exact.collect(), &[]) else { return Map::new() };
+    let any = row.grant.arguments.iter().filter(|(_, allowed)| **allowed == Allowed::Any);
+    all.extend(any.map(|(name, _)| (name.clone(), json!({"any": true}))));
+    all
+}
+
+fn in_words(row: &GrantRow, redactor: &Redactor) -> String {
+    let word = |(name, value): (&String, &Value)| match row.grant.arguments.get(name) {
+        Some(Allowed::Any) => format!("{name}=any"),
+        Some(Allowed::Exact(_)) | None => format!("{name}={value}"),
+    };
+    arguments(row, redactor).iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn describe(row: &GrantRow, redactor: &Redactor, now: Timestamp) -> Value {
+    json!({
+        "grant_id": row.grant.id,
+        "state": state(row, now),
+        "tool": row.grant.tool,
+        "principal": row.grant.principal,
+        "arguments": arguments(row, redactor),
+        "uses_left": row.grant.uses_left,
+        "by": row.grant.by,
+        "created_at": exact(row.created),
+        "expires_at": exact(row.grant.expires),
+        "revoked_at": row.revoked.map(exact),
+        "last_used_at": row.last_used.map(exact),
+    })
+}
+
+async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+    const LIST: &str = "countersign grants list --all";
+    let fault = |fault| records::trouble(&fault, url);
+    let person = person::prove(store, url, voice).await?;
+    let absent = Refusal::new(Code::NotFound, format!("there is no grant `{}` in `{url}`", visible(typed)));
+    let all = store.grants(Which::All).await.map_err(fault)?;
+    let meant = Part::of("grt_", typed).one(all, |row| row.grant.id.to_string(), absent, LIST)?;
+    let id = &meant.grant.id;
+    let Some(ledger_id) = store.revoke_grant(id, &person.name, Timestamp::now()).await.map_err(fault)? else {
+        let refusal = Refusal::new(Code::NotFound, format!("`{id}` was revoked before"));
+        return Err(Trouble::refused(refusal, LIST));
+    };
+    let text = format!("{} {id}: {}\n", paint(BAD, "revoked"), visible(&meant.grant.tool));
+    let mut answer = Answer::text(text).with("grant_id", id.as_str()).with("ledger_id", ledger_id.as_str());
+    answer.warnings = person.warnings;
+    Ok(answer)
+}

@@ -1,0 +1,121 @@
+//! `countersign plans list`: the inbox, newest first.
+
+use anstyle::Style;
+use clap::Args;
+use countersign_core::confirm::PlanState;
+use countersign_core::ids::PrincipalId;
+use countersign_core::redact::Redactor;
+use countersign_store::{PlanFilter, PlanRow, StoreUrl};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::sheet;
+use crate::answer::{Answer, Outcome};
+use crate::output::{Column, DIM, NAME, Table, Voice, exact, paint, shown};
+use crate::records;
+
+/// Shown under the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  countersign plans list
+  countersign plans list --state rejected
+  countersign plans list --all --limit 200 --json";
+
+const COLUMNS: [Column; 8] = [
+    Column::kept("PLAN").steady(30),
+    Column::kept("STATE").steady(8),
+    Column::kept("TOOL").steady(24),
+    Column::spared("EFFECT", 2).steady(11),
+    Column::spared("NEEDS", 4).steady(14),
+    Column::spared("WHO", 3).steady(12),
+    Column::kept("LEFT").steady(10),
+    Column::spared("REASON", 5),
+];
+
+/// What `plans list` takes.
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Those in this state: pending, approved, rejected, …
+    #[arg(long, value_name = "STATE", conflicts_with = "all")]
+    state: Option<PlanState>,
+
+    /// Those in any state
+    #[arg(long)]
+    all: bool,
+
+    /// How many, at most 1000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+}
+
+/// Lists them.
+pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
+    let now = Timestamp::now();
+    let wanted = if args.all { None } else { Some(args.state.unwrap_or(PlanState::Pending)) };
+    // A plan whose time ran out may still be kept as pending or approved until someone sweeps.
+    let kept = wanted.filter(|state| *state != PlanState::Expired);
+    let limit = Some(if kept == wanted { args.limit } else { 1000 });
+    let filter = PlanFilter { state: kept, limit, ..PlanFilter::default() };
+    let (rows, paused, redactor) = records::with(url, async |store| {
+        let fault = |fault| records::trouble(&fault, url);
+        let rows = store.plans(filter).await.map_err(fault)?;
+        let paused = store.all_paused().await.map_err(fault)?;
+        Ok((rows, paused, Redactor::new(store.salt())))
+    })?;
+    let mut rows: Vec<PlanRow> = rows;
+    rows.retain(|row| wanted.is_none_or(|wanted| sheet::state(row, now) == wanted));
+    rows.truncate(usize::try_from(args.limit).unwrap_or(usize::MAX));
+    let plans: Vec<Value> = rows.iter().map(|row| sheet::json(row, &redactor, now)).collect();
+    let mut answer = Answer::text(text(&rows, wanted, voice, now)).with("plans", plans).with(
+        "paused",
+        paused
+            .iter()
+            .map(|(who, since)| json!({"principal": who, "since": exact(*since)}))
+            .collect::<Vec<_>>(),
+    );
+    answer.warnings = paused.iter().map(|(who, since)| resting(who, *since, voice, now)).collect();
+    Ok(answer)
+}
+
+fn resting(who: &PrincipalId, since: Timestamp, voice: Voice, now: Timestamp) -> String {
+    let since = shown(since, &sheet::zone(voice, now));
+    format!("writes of `{who}` are paused since {since}; to let them go on: countersign plans resume {who}")
+}
+
+fn text(rows: &[PlanRow], wanted: Option<PlanState>, voice: Voice, now: Timestamp) -> String {
+    if rows.is_empty() {
+        // In a pipe, nothing found is no line.
+        let nothing = match wanted {
+            Some(PlanState::Pending) => "nothing waits for a decision".to_owned(),
+            Some(state) => format!("no {state} plans"),
+            None => "no plans".to_owned(),
+        };
+        return if voice.is_watched() { format!("{}\n", paint(DIM, nothing)) } else { String::new() };
+    }
+    let mut table = table();
+    for row in rows {
+        table.row(line(row, now));
+    }
+    table.render(voice.width())
+}
+
+/// An empty table for plans.
+pub(super) fn table() -> Table {
+    Table::new(&COLUMNS)
+}
+
+/// One plan.
+pub(super) fn line(row: &PlanRow, now: Timestamp) -> Vec<(String, Style)> {
+    let (plan, state) = (&row.plan, sheet::state(row, now));
+    let open = matches!(state, PlanState::Pending | PlanState::Approved);
+    let reason = plan.intent.as_ref().and_then(|intent| intent.reason.clone());
+    vec![
+        (plan.id.to_string(), Style::new()),
+        (state.to_string(), sheet::state_style(state)),
+        (plan.tool.to_string(), NAME),
+        (plan.effect.to_string(), sheet::effect_style(plan.effect)),
+        (format!("{} {}", plan.need.kind, plan.need.strength), Style::new()),
+        (plan.principal.to_string(), Style::new()),
+        (if open { sheet::left(plan.expires, now) } else { String::new() }, Style::new()),
+        (reason.unwrap_or_default(), DIM),
+    ]
+}

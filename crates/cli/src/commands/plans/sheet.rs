@@ -1,0 +1,325 @@
+//! One plan as a person reads it before deciding: who asks for what, why it needs them, every argument, the preview,
+//! how long is left. Complete, and nothing in it that could pass for something else.
+
+use anstyle::Style;
+use countersign_core::confirm::{Kind, PlanState, Strength};
+use countersign_core::effect::Effect;
+use countersign_core::plan::{Plan, Preview, PreviewSource};
+use countersign_core::redact::Redactor;
+use countersign_store::PlanRow;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value, json};
+
+use crate::output::{BAD, BOLD, DIM, GOOD, NAME, Voice, WARN, Zone, exact, paint, shown, visible};
+use crate::person::{ask, diff, value};
+
+/// Where a plan stands at this moment: one whose time ran out is expired, whether or not anyone has noted it.
+pub(crate) fn state(row: &PlanRow, now: Timestamp) -> PlanState {
+    let open = matches!(row.state, PlanState::Pending | PlanState::Approved);
+    if open && row.plan.expires <= now { PlanState::Expired } else { row.state }
+}
+
+/// The colour of a state.
+pub(crate) fn state_style(state: PlanState) -> Style {
+    match state {
+        PlanState::Pending => WARN,
+        PlanState::Approved | PlanState::Done => GOOD,
+        PlanState::Rejected | PlanState::Failed | PlanState::OutcomeUnknown => BAD,
+        PlanState::Cancelled | PlanState::Expired => DIM,
+        PlanState::Executing => Style::new(),
+    }
+}
+
+/// The colour of an effect.
+pub(crate) fn effect_style(effect: Effect) -> Style {
+    match effect {
+        Effect::Read => GOOD,
+        Effect::Write => WARN,
+        Effect::Destructive => BAD,
+    }
+}
+
+/// How moments are shown to whoever looks: in their own time zone where that is a person.
+pub(crate) fn zone(voice: Voice, now: Timestamp) -> Zone {
+    if voice.is_watched() || ask::can_ask(voice) {
+        Zone::Person { zone: TimeZone::system(), now }
+    } else {
+        Zone::Program
+    }
+}
+
+/// How long is left, in two units at most.
+pub(crate) fn left(until: Timestamp, now: Timestamp) -> String {
+    let seconds = until.duration_since(now).as_secs().max(0);
+    match seconds {
+        0 => "no time".to_owned(),
+        1..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// What a plan needs, in a few words.
+pub(crate) fn needs(plan: &Plan) -> String {
+    let who = match plan.need.strength {
+        Strength::Caller => "the caller",
+        Strength::Host => "the host's user or a person",
+        Strength::Human => "a person",
+    };
+    let how = match plan.need.kind {
+        Kind::None => "nothing",
+        Kind::Simple => "a yes",
+        Kind::Preview => "a look at the preview and a yes",
+        Kind::Type => "a look at the preview and the resource's name, typed",
+    };
+    format!("{how}, from {who} (confirm {}, strength {})", plan.need.kind, plan.need.strength)
+}
+
+/// The whole sheet.
+pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &Zone, now: Timestamp) -> String {
+    let (plan, state) = (&row.plan, state(row, now));
+    let mut sheet =
+        Sheet(format!("{}  {}\n", paint(BOLD, visible(plan.id.as_str())), paint(state_style(state), state)));
+    let effect = paint(effect_style(plan.effect), plan.effect);
+    sheet.raw("tool", &format!("{}  {effect}", paint(NAME, visible(&plan.tool.to_string()))));
+    sheet.line("asked by", &format!("{} in session {}", plan.principal, plan.session));
+    if let Some(intent) = &plan.intent {
+        let data = intent.data_sensitivity.map(|data| format!(", data {data}")).unwrap_or_default();
+        sheet.line("intent", &format!("{}{data}", intent.operation_type));
+        if let Some(reason) = &intent.reason {
+            sheet.line("reason", &redactor.clean_text(reason));
+        }
+    }
+    sheet.line("needs", &needs(plan));
+    let because = match &plan.rule {
+        Some(rule) => format!("the rule `{rule}` asks for it"),
+        None => format!("that is usual for a {} tool; no rule says otherwise", plan.effect),
+    };
+    sheet.line("because", &because);
+    sheet.line("drafted", &shown(plan.created, zone));
+    match state {
+        PlanState::Pending | PlanState::Approved => {
+            let when = shown(plan.expires, zone);
+            sheet.raw("expires", &format!("in {} ({when})", paint(BOLD, left(plan.expires, now))));
+        }
+        PlanState::Expired => sheet.line("expired", &shown(plan.expires, zone)),
+        PlanState::Rejected
+        | PlanState::Cancelled
+        | PlanState::Executing
+        | PlanState::Done
+        | PlanState::Failed
+        | PlanState::OutcomeUnknown => {}
+    }
+    decided(&mut sheet, row, zone);
+    let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
+    if plan.steps.is_empty() {
+        sheet.arguments(arguments);
+        sheet.preview(&plan.preview);
+    } else {
+        sheet.steps(plan, &arguments);
+    }
+    sheet.0.push('\n');
+    sheet.quiet("plan hash", &plan.hash.hex());
+    sheet.quiet("definition", &plan.fingerprint.hex());
+    sheet.0
+}
+
+/// What an upstream answered, as it is shown in a sheet.
+pub(crate) fn result(result: &Value) -> String {
+    let mut sheet = Sheet(String::new());
+    sheet.result(result);
+    sheet.0
+}
+
+fn decided(sheet: &mut Sheet, row: &PlanRow, zone: &Zone) {
+    if let Some(approval) = &row.approval {
+        let grant = approval.grant.as_ref().map(|grant| format!(", grant {grant}")).unwrap_or_default();
+        let when = shown(approval.at, zone);
+        sheet.line("approved", &format!("by {} over {} at {when}{grant}", approval.by, approval.rail));
+        if let Some(note) = &approval.note {
+            sheet.line("note", note);
+        }
+    } else if let Some(decided) = row.decided {
+        sheet.line("decided", &shown(decided, zone));
+    }
+    if let Some(note) = &row.note {
+        sheet.line("note", note);
+    }
+    if let Some(code) = &row.code {
+        sheet.line("code", code);
+    }
+    if let Some(ended) = row.ended {
+        let bytes = row.result_bytes.map(|bytes| format!(", {bytes} bytes came back")).unwrap_or_default();
+        sheet.line("ended", &format!("{}{bytes}", shown(ended, zone)));
+    }
+}
+
+struct Sheet(String);
+
+impl Sheet {
+    fn raw(&mut self, name: &str, safe: &str) {
+        self.0.push_str(&format!("  {} {safe}\n", paint(DIM, format_args!("{name:<10}"))));
+    }
+
+    fn line(&mut self, name: &str, text: &str) {
+        self.raw(name, &visible(text));
+    }
+
+    fn quiet(&mut self, name: &str, text: &str) {
+        self.0.push_str(&format!("{}\n", paint(DIM, format_args!("  {name:<10} {text}"))));
+    }
+
+    fn title(&mut self, title: &str) {
+        self.0.push_str(&format!("\n{}\n", paint(BOLD, title)));
+    }
+
+    /// A plan of several: each step as it would be shown alone.
+    fn steps(&mut self, plan: &Plan, arguments: &Value) {
+        if let Some(title) = arguments.get("title").and_then(Value::as_str) {
+            self.title(&format!("{} steps: {}", plan.steps.len(), visible(title)));
+        }
+        for (number, step) in plan.steps.iter().enumerate() {
+            let effect = paint(effect_style(step.effect), step.effect);
+            let name = paint(NAME, visible(&step.tool.to_string()));
+            self.0.push_str(&format!(
+                "\n{} {name}  {effect}\n",
+                paint(BOLD, format_args!("step {}", number + 1))
+            ));
+            if let Some(reason) = step.intent.as_ref().and_then(|intent| intent.reason.as_ref()) {
+                self.line("reason", reason);
+            }
+            // What was left out of the whole is left out of its parts.
+            let own = arguments.get("steps").and_then(|steps| steps.get(number)?.get("args").cloned());
+            self.arguments(own.unwrap_or(Value::Null));
+            self.preview(&step.preview);
+        }
+    }
+
+    fn arguments(&mut self, arguments: Value) {
+        let Value::Object(members) = arguments else { return };
+        if members.is_empty() {
+            self.title("no arguments");
+            return;
+        }
+        self.title("arguments");
+        self.members(&members);
+    }
+
+    /// One member after the other, names in a column.
+    fn members(&mut self, members: &Map<String, Value>) {
+        let names: Vec<String> = members.keys().map(|name| visible(name).into_owned()).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default().min(24);
+        for (name, member) in names.iter().zip(members.values()) {
+            let mut lines = value::lines(member).into_iter();
+            let first = lines.next().unwrap_or_default();
+            let gap = " ".repeat((width + 1).saturating_sub(name.chars().count()).max(1));
+            let first = if first.is_empty() { first } else { format!("{gap}{first}") };
+            self.0.push_str(&format!("  {}{first}\n", paint(NAME, name)));
+            for line in lines {
+                self.0.push_str(&format!("  {line}\n"));
+            }
+        }
+    }
+
+    fn preview(&mut self, preview: &Preview) {
+        let from = match preview.source {
+            PreviewSource::Argument => "the tool's own dry run",
+            PreviewSource::Companion => "another tool of the same upstream",
+            PreviewSource::Command => "a configured command",
+            PreviewSource::Computed => "",
+        };
+        if preview.source == PreviewSource::Computed {
+            self.title("no preview");
+            self.0.push_str("  the upstream offers no dry run: the tool will run with the arguments above\n");
+            return;
+        }
+        self.title(&format!("preview, by {from}"));
+        self.result(&preview.shown);
+    }
+
+    /// What an upstream answered: its texts, differences in colour, and whatever else it holds.
+    fn result(&mut self, result: &Value) {
+        let mut rest = result.clone();
+        if let Some(content) = result.get("content").and_then(Value::as_array) {
+            let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
+            let only_texts: Option<Vec<String>> = content.iter().map(text).collect();
+            if let (Some(texts), Some(members)) = (only_texts, rest.as_object_mut()) {
+                members.remove("content");
+                members.retain(|name, member| !(name == "isError" && *member == json!(false)));
+                for text in texts {
+                    self.text(&text);
+                }
+            }
+        }
+        if rest.as_object().is_none_or(|members| !members.is_empty()) {
+            for line in value::lines(&rest) {
+                self.0.push_str(&format!("  {line}\n"));
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let is_diff = diff::is_unified(text);
+        for line in text.lines() {
+            let line = visible(line);
+            let line = if is_diff { diff::colour(&line) } else { line.into_owned() };
+            self.0.push_str(&format!("  {} {line}\n", paint(DIM, "│")));
+        }
+    }
+}
+
+/// The plan for programs. The text to be typed is not in it: it is for a person's eyes.
+pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value {
+    let plan = &row.plan;
+    let mut value = json!({
+        "plan_id": plan.id,
+        "state": state(row, now),
+        "tool": plan.tool.to_string(),
+        "effect": plan.effect,
+        "confirm": {"kind": plan.need.kind, "strength": plan.need.strength, "prompt": plan.need.prompt(&plan.tool)},
+        "principal": plan.principal,
+        "session": plan.session,
+        "intent": plan.intent,
+        "rule": plan.rule,
+        "arguments": redactor.clean(plan.arguments.value(), &plan.redact),
+        "preview": {"source": plan.preview.source, "digest": plan.preview.digest, "shown": plan.preview.shown},
+        "plan_hash": plan.hash,
+        "fingerprint": plan.fingerprint,
+        "created_at": exact(plan.created),
+        "expires_at": exact(plan.expires),
+    });
+    let result = row.result.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let more = [
+        ("approval", row.approval.as_ref().map(|approval| json!(approval))),
+        ("note", row.note.as_ref().map(|note| json!(note))),
+        ("decided_at", row.decided.map(|moment| json!(exact(moment)))),
+        ("ledger_id", row.ledger_id.as_ref().map(|id| json!(id))),
+        ("code", row.code.as_ref().map(|code| json!(code))),
+        ("result", result),
+        ("ended_at", row.ended.map(|moment| json!(exact(moment)))),
+    ];
+    if let Some(members) = value.as_object_mut() {
+        members.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_said_in_two_units() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let check = |seconds: i64, expect: &str| {
+            assert_eq!(left(Timestamp::from_second(1_000_000 + seconds).unwrap(), now), expect);
+        };
+        check(-5, "no time");
+        check(59, "59 s");
+        check(252, "4 min 12 s");
+        check(7_260, "2 h 1 min");
+        check(200_000, "2 days");
+    }
+}

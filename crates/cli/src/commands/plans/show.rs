@@ -1,0 +1,39 @@
+//! `countersign plans show`: one plan, whole.
+
+use clap::Args;
+use countersign_core::confirm::PlanState;
+use countersign_core::redact::Redactor;
+use countersign_store::StoreUrl;
+use jiff::Timestamp;
+
+use super::{find, sheet};
+use crate::answer::{Answer, Outcome};
+use crate::output::{BOLD, Voice, paint};
+use crate::records;
+
+/// Shown under the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  countersign plans show pln_01KA4Z7Q3V9M5T2X8R6W0YPQRS
+  countersign plans show 0YPQRS --json";
+
+/// What `plans show` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// The plan's id, or at least 6 characters of its beginning or end
+    id: String,
+}
+
+/// Shows it.
+pub(crate) fn run(args: &Show, url: &StoreUrl, voice: Voice) -> Outcome {
+    let (row, redactor) = records::with(url, async |store| {
+        Ok((find::plan(&store, url, &args.id).await?, Redactor::new(store.salt())))
+    })?;
+    let now = Timestamp::now();
+    let mut text = sheet::sheet(&row, &redactor, &sheet::zone(voice, now), now);
+    if voice.is_watched() && sheet::state(&row, now) == PlanState::Pending {
+        let id = &row.plan.id;
+        let next = paint(BOLD, "next:");
+        text.push_str(&format!("\n{next} countersign approve {id}\n   or countersign reject {id}\n"));
+    }
+    Ok(Answer::text(text).with("plan", sheet::json(&row, &redactor, now)))
+}

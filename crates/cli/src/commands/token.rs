@@ -1,0 +1,265 @@
+//! `countersign token`: credentials that open lines, made, listed and revoked by a person. A secret is shown once, here,
+//! and kept nowhere.
+
+use std::time::Duration;
+
+use anstyle::Style;
+use clap::{Args, Subcommand};
+use countersign_core::duration;
+use countersign_core::effect::Effect;
+use countersign_core::mode::Mode;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
+use countersign_store::{Credential, Store, StoreUrl, secret_digest};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, Outcome, Trouble};
+use crate::cli::Cli;
+use crate::commands::plans::find::Part;
+use crate::commands::plans::sheet;
+use crate::house::{Of, with_store};
+use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, exact, paint, shown, visible};
+use crate::{person, records};
+
+/// What every `token` command takes.
+#[derive(Args, Debug)]
+pub(crate) struct Token {
+    #[command(flatten)]
+    of: Of,
+
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+/// The commands about credentials.
+#[derive(Subcommand, Debug)]
+pub(crate) enum TokenCommand {
+    /// Make a credential and print it, once
+    #[command(after_help = "Examples:
+  countersign token create --role agent --name ci --expires 30d
+  countersign token create --role agent --effects read --max-mode plan
+  countersign token create --role human --name ada")]
+    Create(Create),
+    /// List credentials, without their secrets
+    #[command(after_help = "Examples:\n  countersign token list\n  countersign token list --json")]
+    List,
+    /// End a credential
+    #[command(after_help = "Examples:\n  countersign token revoke crd_01KA4Z7Q3V9M5T2X8R6W0YCRED")]
+    Revoke {
+        /// The credential's id, or at least 6 characters of its beginning or end
+        id: String,
+    },
+}
+
+/// What `token create` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Create {
+    /// As what it opens a line: agent or human
+    #[arg(long, value_name = "ROLE")]
+    role: Role,
+
+    /// Whose it is: the principal of its lines
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Only these upstreams, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    upstreams: Option<Vec<String>>,
+
+    /// Only tools of these effects, separated by commas: read, write, destructive
+    #[arg(long, value_name = "EFFECTS", value_delimiter = ',')]
+    effects: Option<Vec<Effect>>,
+
+    /// The highest mode: ask, plan or execute
+    #[arg(long, value_name = "MODE")]
+    max_mode: Option<Mode>,
+
+    /// Until when, such as 12h or 30d; else until it is revoked
+    #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
+    expires: Option<Duration>,
+}
+
+impl Token {
+    /// The dotted path.
+    pub(crate) fn path(&self) -> &'static str {
+        match self.command {
+            TokenCommand::Create(_) => "token.create",
+            TokenCommand::List => "token.list",
+            TokenCommand::Revoke { .. } => "token.revoke",
+        }
+    }
+}
+
+/// Runs one of them.
+pub(crate) fn run(token: &Token, cli: &Cli, voice: Voice) -> Outcome {
+    let url = token.of.url(cli)?;
+    match &token.command {
+        // Credentials may be made before the first gateway runs.
+        TokenCommand::Create(args) => with_store(&url, async |store| create(args, &store, &url, voice).await),
+        TokenCommand::List => list(&url, voice),
+        TokenCommand::Revoke { id } => {
+            records::with(&url, async |store| revoke(id, &store, &url, voice).await)
+        }
+    }
+}
+
+async fn create(args: &Create, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+    let fault = |fault| records::trouble(&fault, url);
+    let person = person::prove(store, url, voice).await?;
+    let now = Timestamp::now();
+    let mut made = person::new_credential("", args.role, now)?;
+    made.name = match &args.name {
+        Some(name) => name.trim().to_owned(),
+        None => {
+            let tail: String = made.id.as_str().chars().skip(24).collect::<String>().to_ascii_lowercase();
+            format!("{}-{tail}", args.role)
+        }
+    };
+    check_name(&made, &store.credentials().await.map_err(fault)?)?;
+    made.scopes = scopes(args);
+    made.expires = args.expires.map(|span| now.checked_add(span).unwrap_or(Timestamp::MAX));
+    let secret = person::new_secret(args.role)?;
+    let ledger_id =
+        store.add_credential(&made, secret_digest(&secret), &person.name, now).await.map_err(fault)?;
+    let mut answer = Answer::text(format!("{}\n", secret.expose()))
+        .with("credential", describe(&made, now))
+        .with("secret", secret.expose())
+        .with("ledger_id", ledger_id.as_str());
+    let until = made.expires.map(|until| format!(" until {}", exact(until))).unwrap_or_default();
+    answer.warnings = person.warnings;
+    answer.warnings.push(format!(
+        "`{}` opens {} lines as `{}`{until}; it is shown this once and kept nowhere",
+        made.id, made.role, made.name
+    ));
+    Ok(answer)
+}
+
+/// Names tell people and agents apart in the ledger: one name is not both.
+fn check_name(made: &Credential, all: &[Credential]) -> Result<(), Trouble> {
+    let plain = |c: char| c.is_alphanumeric() || "._-@+".contains(c);
+    let other = all.iter().find(|one| one.name == made.name && one.role != made.role);
+    let why = if made.name.is_empty() || made.name.len() > 64 || !made.name.chars().all(plain) {
+        "a name is made of letters, digits and `._-@+`".to_owned()
+    } else if made.name.starts_with("local-") || made.name.starts_with("host") {
+        "names that begin with `local-` or `host` are the gateway's own".to_owned()
+    } else if let Some(other) = other {
+        format!("it is the name of a credential for role {}", other.role)
+    } else {
+        return Ok(());
+    };
+    let message = format!("`{}` can't be the name: {why}", visible(&made.name));
+    Err(Trouble::usage(
+        "invalid_value",
+        message,
+        format!("countersign token create --role {} --name NAME", made.role),
+    ))
+}
+
+/// As the gateway reads them: what is not limited is not named.
+fn scopes(args: &Create) -> Value {
+    let mut scopes = Map::new();
+    if let Some(upstreams) = &args.upstreams {
+        scopes.insert("upstreams".into(), json!(upstreams));
+    }
+    if let Some(effects) = &args.effects {
+        scopes.insert("effects".into(), json!(effects));
+    }
+    if let Some(mode) = args.max_mode {
+        scopes.insert("max_mode".into(), json!(mode));
+    }
+    Value::Object(scopes)
+}
+
+fn list(url: &StoreUrl, voice: Voice) -> Outcome {
+    let all = records::with(url, async |store| {
+        store.credentials().await.map_err(|fault| records::trouble(&fault, url))
+    })?;
+    let now = Timestamp::now();
+    let zone = sheet::zone(voice, now);
+    let mut table = Table::new(&[
+        Column::kept("CREDENTIAL"),
+        Column::kept("ROLE"),
+        Column::kept("NAME"),
+        Column::kept("STATE"),
+        Column::spared("LIMITS", 2),
+        Column::spared("MADE", 3),
+        Column::spared("EXPIRES", 1),
+    ]);
+    for one in &all {
+        let style = if one.is_live(now) { GOOD } else { BAD };
+        table.row(vec![
+            (one.id.to_string(), Style::new()),
+            (one.role.to_string(), Style::new()),
+            (one.name.clone(), NAME),
+            (state(one, now).to_owned(), style),
+            (limits(&one.scopes), DIM),
+            (shown(one.created, &zone), DIM),
+            (one.expires.map(|until| shown(until, &zone)).unwrap_or_default(), DIM),
+        ]);
+    }
+    let text = match (all.is_empty(), voice.is_watched()) {
+        (true, true) => format!("{}\n", paint(DIM, "no credentials")),
+        (true, false) => String::new(),
+        (false, _) => table.render(voice.width()),
+    };
+    let described: Vec<Value> = all.iter().map(|one| describe(one, now)).collect();
+    Ok(Answer::text(text).with("credentials", described))
+}
+
+fn limits(scopes: &Value) -> String {
+    let Some(members) = scopes.as_object() else { return String::new() };
+    let words = |value: &Value| match value {
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+        Value::String(word) => word.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    };
+    members.iter().map(|(name, value)| format!("{name}={}", words(value))).collect::<Vec<_>>().join(" ")
+}
+
+fn state(one: &Credential, now: Timestamp) -> &'static str {
+    match (one.revoked, one.is_live(now)) {
+        (Some(_), _) => "revoked",
+        (None, true) => "live",
+        (None, false) => "expired",
+    }
+}
+
+fn describe(one: &Credential, now: Timestamp) -> Value {
+    json!({
+        "credential_id": one.id,
+        "role": one.role,
+        "name": one.name,
+        "scopes": one.scopes,
+        "state": state(one, now),
+        "created_at": exact(one.created),
+        "expires_at": one.expires.map(exact),
+        "revoked_at": one.revoked.map(exact),
+    })
+}
+
+async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+    const LIST: &str = "countersign token list";
+    let fault = |fault| records::trouble(&fault, url);
+    let person = person::prove(store, url, voice).await?;
+    let message = format!("there is no credential `{}` in `{url}`", visible(typed));
+    let all = store.credentials().await.map_err(fault)?;
+    let absent = Refusal::new(Code::NotFound, message);
+    let meant = Part::of("crd_", typed).one(all, |one| one.id.to_string(), absent, LIST)?;
+    let now = Timestamp::now();
+    let Some(ledger_id) = store.revoke_credential(&meant.id, &person.name, now).await.map_err(fault)? else {
+        let message = format!("`{}` of `{}` was revoked before", meant.id, visible(&meant.name));
+        return Err(Trouble::refused(Refusal::new(Code::NotFound, message), LIST));
+    };
+    let text = format!("{} {} of {}\n", paint(BAD, "revoked"), meant.id, visible(&meant.name));
+    let mut answer = Answer::text(text)
+        .with("credential", describe(&Credential { revoked: Some(now), ..meant.clone() }, now))
+        .with("ledger_id", ledger_id.as_str());
+    answer.warnings = person.warnings;
+    if meant.id == person.credential {
+        answer
+            .warnings
+            .push("it was your own: this machine decides nothing in this store any more".to_owned());
+    }
+    Ok(answer)
+}

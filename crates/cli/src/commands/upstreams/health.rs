@@ -1,0 +1,175 @@
+//! `countersign upstreams list` and `upstreams test`: each upstream is started, asked for its tools, and ended again.
+
+use anstyle::Style;
+use countersign_core::config::{Upstream as Written, UpstreamKind};
+use countersign_core::refusal::{Code, Refusal};
+use countersign_gateway::house::House;
+use countersign_gateway::upstreams::{Condition, Health};
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Outcome, Refused, Trouble};
+use crate::cli::Cli;
+use crate::house::Blueprint;
+use crate::output::{BAD, BOLD, Column, DIM, GOOD, NAME, Table, Voice, WARN, paint, plural, visible};
+
+/// What is known of one upstream after a try.
+struct Seen {
+    name: String,
+    kind: String,
+    health: Health,
+    accepted: usize,
+    withheld: usize,
+}
+
+/// Tries them all.
+pub(super) fn list(cli: &Cli, voice: Voice) -> Outcome {
+    let blueprint = Blueprint::read(cli)?;
+    let seen = blueprint.inhabit(voice, async |house| Ok(look(&blueprint, &house)))?;
+    let mut table = Table::new(&[
+        Column::kept("UPSTREAM"),
+        Column::kept("STATE"),
+        Column::kept("TOOLS"),
+        Column::spared("WITHHELD", 1),
+        Column::spared("PROTOCOL", 3),
+        Column::spared("SERVER", 4),
+        Column::spared("RUNS", 2),
+    ]);
+    for one in &seen {
+        let (word, style) = condition(&one.health);
+        table.row(vec![
+            (one.name.clone(), NAME),
+            (word.to_owned(), style),
+            (one.accepted.to_string(), Style::new()),
+            (if one.withheld > 0 { one.withheld.to_string() } else { String::new() }, WARN),
+            (one.health.version.clone().unwrap_or_default(), DIM),
+            (server(&one.health), DIM),
+            (one.kind.clone(), DIM),
+        ]);
+    }
+    let text = match (seen.is_empty(), voice.is_watched()) {
+        (true, true) => {
+            format!(
+                "{}\n",
+                paint(DIM, "no upstreams; one is added with countersign upstreams add NAME --command …")
+            )
+        }
+        (true, false) => String::new(),
+        (false, _) => table.render(voice.width()),
+    };
+    let mut answer = Answer::text(text).with("upstreams", seen.iter().map(describe).collect::<Vec<_>>());
+    let down =
+        seen.iter().filter_map(|one| Some(format!("`{}` does not answer: {}", one.name, why(&one.health)?)));
+    answer.warnings = down.collect();
+    Ok(answer)
+}
+
+/// Tries one.
+pub(super) fn test(name: &str, cli: &Cli, voice: Voice) -> Outcome {
+    let mut blueprint = Blueprint::read(cli)?;
+    let known: Vec<String> = blueprint.config.upstreams.iter().map(|one| one.id.to_string()).collect();
+    blueprint.config.upstreams.retain(|one| one.id.as_str() == name);
+    if blueprint.config.upstreams.is_empty() {
+        return Err(unknown(name, &known));
+    }
+    let began = std::time::Instant::now();
+    let (seen, names) = blueprint.inhabit(voice, async |house| {
+        let names: Vec<String> =
+            house.catalog.load().tools().map(|listed| listed.tool.name.to_string()).collect();
+        Ok((look(&blueprint, &house), names))
+    })?;
+    let took = began.elapsed();
+    let Some(one) = seen.first() else { return Err(unknown(name, &known)) };
+    if let Some(why) = why(&one.health) {
+        let refusal = Refusal::new(Code::UpstreamUnavailable, format!("`{name}` does not answer: {why}"));
+        let mut refused = Refused::from(refusal);
+        let tail =
+            one.health.stderr_tail.lines().map(|line| format!("  {} {}\n", paint(DIM, "│"), visible(line)));
+        refused.reasons = tail.collect();
+        refused.data.insert("upstream".into(), describe(one));
+        refused.next =
+            Some(format!("look at [upstreams.{name}] in {}", blueprint.files.names().join(" and ")));
+        return Err(refused.into());
+    }
+    let mut text = format!("{}  {}\n", paint(BOLD, visible(name)), paint(GOOD, "up"));
+    let withheld = if one.withheld > 0 { format!(", {} withheld", one.withheld) } else { String::new() };
+    let mut line = |name: &str, what: &str| {
+        text.push_str(&format!("  {} {}\n", paint(DIM, format_args!("{name:<10}")), visible(what)));
+    };
+    line("runs", &one.kind);
+    line("server", &server(&one.health));
+    line("protocol", one.health.version.as_deref().unwrap_or("unknown"));
+    line("tools", &format!("{}{withheld}", plural(one.accepted + one.withheld, "tool")));
+    line("names", &names.join(", "));
+    line("took", &crate::output::span(took));
+    Ok(Answer::text(text).with("upstream", describe(one)).with("tools", names))
+}
+
+/// A name the configuration does not have.
+pub(super) fn unknown(name: &str, known: &[String]) -> Trouble {
+    let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    let others = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let message = format!("there is no upstream `{name}`; there is {others}");
+    Trouble::refused(Refusal::new(Code::NotFound, message), "countersign upstreams list")
+}
+
+fn look(blueprint: &Blueprint, house: &House) -> Vec<Seen> {
+    let (upstreams, catalog) = (house.upstreams.load(), house.catalog.load());
+    let seen = blueprint.config.upstreams.iter().filter_map(|written| {
+        let (accepted, withheld) = catalog.counts(&written.id);
+        let health = upstreams.get(&written.id)?.health();
+        Some(Seen { name: written.id.to_string(), kind: kind(written), health, accepted, withheld })
+    });
+    seen.collect()
+}
+
+/// How it runs, with what stands for a secret left standing.
+fn kind(written: &Written) -> String {
+    match &written.kind {
+        UpstreamKind::Stdio { command, args, .. } => {
+            let words: Vec<String> = std::iter::once(command).chain(args).map(|word| word.shown()).collect();
+            words.join(" ")
+        }
+        UpstreamKind::Http { url, .. } => url.shown(),
+        UpstreamKind::Command { tools, .. } => plural(tools.len(), "command tool"),
+        UpstreamKind::Native { kind } => format!("native {kind}"),
+    }
+}
+
+fn condition(health: &Health) -> (&'static str, Style) {
+    match health.condition {
+        Condition::Idle => ("idle", DIM),
+        Condition::Starting => ("starting", WARN),
+        Condition::Up => ("up", GOOD),
+        Condition::Down(_) => ("down", BAD),
+    }
+}
+
+fn why(health: &Health) -> Option<String> {
+    match &health.condition {
+        Condition::Down(why) => Some(why.clone()),
+        Condition::Starting => Some("it has not answered in time".to_owned()),
+        Condition::Idle | Condition::Up => None,
+    }
+}
+
+fn server(health: &Health) -> String {
+    let info = health.server_info.as_ref();
+    let part = |name: &str| info.and_then(|info| info.get(name)?.as_str()).unwrap_or_default().to_owned();
+    format!("{} {}", part("name"), part("version")).trim().to_owned()
+}
+
+fn describe(one: &Seen) -> Value {
+    json!({
+        "name": one.name,
+        "runs": one.kind,
+        "state": condition(&one.health).0,
+        "why": why(&one.health),
+        "tools": one.accepted,
+        "withheld": one.withheld,
+        "restarts": one.health.restarts,
+        "era": one.health.era,
+        "protocol": one.health.version,
+        "server": one.health.server_info,
+        "stderr_tail": one.health.stderr_tail,
+    })
+}

@@ -1,0 +1,62 @@
+//! Asking the person at the terminal. Questions go to stderr, so that stdout stays the answer's; off a terminal, and
+//! where a program reads the answer, nobody is asked.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use crate::output::{BOLD, Format, Voice, paint};
+
+/// Whether there is someone to ask.
+pub(crate) fn can_ask(voice: Voice) -> bool {
+    voice.format == Format::Text && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// What was typed, to the letter; none at the end of input.
+pub(crate) fn line(voice: Voice, question: &str) -> Option<String> {
+    voice.tell(&format!("{} ", paint(BOLD, question)));
+    let mut typed = String::new();
+    match io::stdin().lock().read_line(&mut typed) {
+        Ok(1..) => {
+            let bare = typed.strip_suffix('\n').unwrap_or(&typed);
+            Some(bare.strip_suffix('\r').unwrap_or(bare).to_owned())
+        }
+        Ok(0) | Err(_) => {
+            voice.tell("\n");
+            None
+        }
+    }
+}
+
+/// What was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Go on.
+    Yes,
+    /// Leave it.
+    No,
+    /// Leave it, and tell whoever asked for it.
+    Reject,
+}
+
+/// Whether the person says yes; anything unclear is asked again, silence is no.
+pub(crate) fn yes(voice: Voice, question: &str) -> bool {
+    decide(voice, &format!("{question} [y/N]"), &[Said::Yes, Said::No]) == Said::Yes
+}
+
+/// One of these answers; anything unclear is asked again, silence is no.
+pub(crate) fn decide(voice: Voice, question: &str, choices: &[Said]) -> Said {
+    loop {
+        let Some(typed) = line(voice, question) else { return Said::No };
+        let said = match typed.trim().to_ascii_lowercase().as_str() {
+            "" | "n" | "no" => Said::No,
+            "y" | "yes" => Said::Yes,
+            "r" | "reject" => Said::Reject,
+            _ => {
+                voice.tell("please answer yes or no\n");
+                continue;
+            }
+        };
+        if choices.contains(&said) {
+            return said;
+        }
+    }
+}
