@@ -1,6 +1,7 @@
 //! What is on disk: which files are ours, and the digest of every file that matters. Only looks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use countersign_core::digest::Digest;
@@ -40,18 +41,22 @@ pub fn actual(
     for root in &desired.roots {
         let found = records::read(system, &root.path, root.target, &mut actual.warnings);
         for (path, digest, _) in found.iter().flat_map(|found| found.record.files(&root.path)) {
-            actual.managed.insert((root.target, path), digest);
+            actual.managed.insert((root.target, path.into()), digest);
         }
         actual.records.push(found);
     }
     if actual.records.iter().all(Option::is_none) {
         actual.managed = from_snapshot(desired, snapshots, system, &mut actual.warnings)?;
     }
-    let mut checked = BTreeSet::new();
+    let mut checked = Checked::default();
     let keys: BTreeSet<&Key> = desired.outputs.keys().chain(actual.managed.keys()).collect();
     for key in keys {
         let (target, path) = key;
-        let Some(root) = desired.root_of(*target, path) else { continue };
+        let root = match desired.outputs.get(key) {
+            Some(output) => desired.roots.get(output.root),
+            None => desired.root_of(*target, path),
+        };
+        let Some(root) = root else { continue };
         no_links(system, root, path, &mut checked)?;
         let digest = match look(system, path)? {
             Found::Missing => None,
@@ -82,7 +87,7 @@ fn from_snapshot(
         let target: Target = file.target.parse().ok()?;
         let path = PathBuf::from(file.path);
         desired.root_of(target, &path)?;
-        Some(((target, path), file.sha256.parse().ok()))
+        Some(((target, path.into()), file.sha256.parse().ok()))
     });
     Ok(mine.collect())
 }
@@ -91,13 +96,27 @@ fn look(system: &dyn System, path: &Path) -> Outcome<Found> {
     system.look(path).map_err(|error| Stop::io("read", path, &error))
 }
 
-/// Refuses a path that goes through a link, or out of its root. `checked` holds folders that are known to be folders.
-pub fn no_links(
-    system: &dyn System,
-    root: &Root,
-    path: &Path,
-    checked: &mut BTreeSet<PathBuf>,
-) -> Outcome<()> {
+/// Folders that are known to be folders, with nothing but folders above them.
+#[derive(Debug, Default)]
+pub struct Checked {
+    folders: HashSet<OsString>,
+    /// The root and the folder of the last file: the next one is most often beside it.
+    last: (OsString, OsString),
+}
+
+impl Checked {
+    fn knows(&self, root: &Root, path: &Path) -> bool {
+        let (last_root, last_folder) = &self.last;
+        let beside = path.parent().is_some_and(|folder| folder.as_os_str() == last_folder);
+        beside && path.file_name().is_some() && root.path.as_os_str() == last_root
+    }
+}
+
+/// Refuses a path that goes through a link, or out of its root.
+pub fn no_links(system: &dyn System, root: &Root, path: &Path, checked: &mut Checked) -> Outcome<()> {
+    if checked.knows(root, path) {
+        return Ok(());
+    }
     let outside = || {
         let message = format!("`{}` is not below `{}`", shown(path), shown(&root.path));
         Refusal::new(Code::IoInvalidPath, message).because("path_escapes").with("path", shown(path))
@@ -114,12 +133,12 @@ pub fn no_links(
     let mut here = root.base.clone();
     for part in folders.components() {
         here.push(part);
-        if checked.contains(&here) {
+        if checked.folders.contains(here.as_os_str()) {
             continue;
         }
         match look(system, &here)? {
             Found::Folder => {
-                checked.insert(here.clone());
+                checked.folders.insert(here.clone().into_os_string());
             }
             Found::Missing => return Ok(()),
             Found::Link => return Err(tree::link(&here).into()),
@@ -129,5 +148,7 @@ pub fn no_links(
             }
         }
     }
+    let folder = path.parent().map(|folder| folder.as_os_str().to_owned());
+    checked.last = (root.path.as_os_str().to_owned(), folder.unwrap_or_default());
     Ok(())
 }

@@ -18,7 +18,7 @@ pub use journal::{Journal, Step};
 pub use recover::{Recovery, recover};
 pub use stage::{Edit, Work, stage};
 
-use crate::actual::no_links;
+use crate::actual::{Checked, no_links};
 use crate::snapshot;
 use crate::stop::{Outcome, Stop, shown};
 use crate::system::{self, Body, Found, System};
@@ -85,7 +85,7 @@ fn put(step: &Step, journal: &Journal, system: &dyn System) -> Outcome<()> {
         base: step.base.clone(),
         extras: Extras::Ignored,
     };
-    no_links(system, &root, &step.path, &mut BTreeSet::new())?;
+    no_links(system, &root, &step.path, &mut Checked::default())?;
     let Some(after) = step.after else {
         compare(step, system)?;
         return system.remove(&step.path).map_err(io("remove"));

@@ -10,7 +10,7 @@ use crate::records::RecordedFile;
 use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotKind, SnapshotRoot};
 use crate::stop::{Outcome, Stop};
 use crate::survey::Survey;
-use crate::system::System;
+use crate::system::{DryRun, System};
 use crate::targets::Root;
 
 /// A plan that somebody entitled to has agreed to.
@@ -23,11 +23,6 @@ impl Confirmed {
     /// For a call that the ledger has let out.
     pub fn by(_: &countersign_store::Opened, survey: Survey) -> Self {
         Self(survey)
-    }
-
-    /// For a dry run, in which nothing is written whatever the plan says.
-    pub fn dry(survey: Survey, system: crate::system::DryRun) -> (Self, crate::system::DryRun) {
-        (Self(survey), system)
     }
 
     #[cfg(test)]
@@ -60,6 +55,13 @@ pub fn deploy(
     let snapshots = place.snapshots();
     let previous = snapshot::list(system, &snapshots, &mut Vec::new())?.pop();
     apply(work(&confirmed.0, previous.as_ref())?, &snapshots, system, now)
+}
+
+/// The same code over a system that writes nothing: what applying would do, found out by doing all of it but the writing.
+pub fn dry_run(survey: Survey, place: &Place, now: jiff::Timestamp) -> Outcome<(Applied, Survey)> {
+    let confirmed = Confirmed(survey);
+    let applied = deploy(&confirmed, place, &DryRun::default(), now)?;
+    Ok((applied, confirmed.0))
 }
 
 /// The roots that have a manifest afterwards, with what it says now.
@@ -100,7 +102,7 @@ fn work<'a>(survey: &'a Survey, previous: Option<&Snapshot>) -> Outcome<Work<'a>
     let desired = &survey.desired;
     let mut edits = Vec::new();
     for change in &survey.plan.changes {
-        let output = desired.outputs.get(&(change.target, change.path.clone()));
+        let output = desired.outputs.get(&crate::desired::key(change.target, &change.path));
         let root = desired.root_of(change.target, &change.path);
         let root =
             root.ok_or_else(|| Stop::broken("apply", format!("`{}` has no root", change.path.display())))?;

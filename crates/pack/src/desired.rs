@@ -18,7 +18,49 @@ use crate::system::System;
 use crate::targets::{self, Request, Root, Wanted};
 
 /// Which file of which target.
-pub type Key = (Target, PathBuf);
+pub type Key = (Target, Spot);
+
+/// A path to look things up by. Compared as bytes: std compares paths part by part, which costs more than the rest of a plan.
+#[derive(Clone, Debug)]
+pub struct Spot(PathBuf);
+
+impl Spot {
+    fn bytes(&self) -> &[u8] {
+        self.0.as_os_str().as_encoded_bytes()
+    }
+}
+impl From<PathBuf> for Spot {
+    fn from(path: PathBuf) -> Self {
+        Self(path)
+    }
+}
+impl std::ops::Deref for Spot {
+    type Target = Path;
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+impl PartialEq for Spot {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+impl Eq for Spot {}
+impl PartialOrd for Spot {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Spot {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+}
+
+/// The key of a path.
+pub fn key(target: Target, path: &Path) -> Key {
+    (target, Spot(path.to_path_buf()))
+}
 
 /// One file as it should be.
 #[derive(Clone, Debug)]
@@ -101,7 +143,7 @@ impl Desired {
             };
             Stop::io("read", source, &error)
         })?;
-        let key = (target, wanted.path);
+        let key = (target, Spot(wanted.path));
         match self.outputs.get_mut(&key) {
             None => {
                 let Wanted { content, mut module_ids, root, source, .. } = wanted;

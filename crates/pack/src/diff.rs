@@ -53,7 +53,7 @@ pub fn diff<'a>(survey: &Survey, change: &'a Change, system: &dyn System) -> Out
         None => Ok(Vec::new()),
         Some(_) => system::read(system, &change.path, LIMIT),
     };
-    let output = survey.desired.outputs.get(&(change.target, change.path.clone()));
+    let output = survey.desired.outputs.get(&crate::desired::key(change.target, &change.path));
     let after = match output.filter(|_| change.op != Op::Delete) {
         None => Ok(Vec::new()),
         Some(output) => output.content.bytes(system, LIMIT),

@@ -2,8 +2,9 @@
 //! Only planning trusts it. Whatever is about to be overwritten is read.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use countersign_core::digest::Digest;
 
@@ -17,7 +18,7 @@ const YOUNG: i64 = 2_000_000_000;
 /// Digests of files by path.
 #[derive(Debug, Default)]
 pub struct Digests {
-    known: HashMap<PathBuf, Entry>,
+    known: HashMap<OsString, Entry>,
     learnt: usize,
     used: usize,
     now: i64,
@@ -39,14 +40,14 @@ impl Digests {
 
     /// The digest of a file that has this stamp.
     pub fn of(&mut self, system: &dyn System, path: &Path, stamp: Stamp) -> io::Result<Digest> {
-        if let Some(entry) = self.known.get_mut(path).filter(|entry| entry.stamp == stamp) {
+        if let Some(entry) = self.known.get_mut(path.as_os_str()).filter(|entry| entry.stamp == stamp) {
             self.used += usize::from(!entry.used);
             entry.used = true;
             return Ok(entry.digest);
         }
         let digest = system::digest(system, path)?;
         if self.now.saturating_sub(stamp.modified.max(stamp.changed)) > YOUNG {
-            self.known.insert(path.to_path_buf(), Entry { stamp, digest, used: true });
+            self.known.insert(path.as_os_str().to_owned(), Entry { stamp, digest, used: true });
             self.learnt += 1;
             self.used += 1;
         }
@@ -65,7 +66,7 @@ impl Digests {
     }
 }
 
-fn encode<'a>(entries: impl Iterator<Item = (&'a PathBuf, &'a Entry)>) -> Vec<u8> {
+fn encode<'a>(entries: impl Iterator<Item = (&'a OsString, &'a Entry)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, entry) in entries {
         let Some(name) = path.to_str() else { continue };
@@ -89,7 +90,7 @@ fn encode<'a>(entries: impl Iterator<Item = (&'a PathBuf, &'a Entry)>) -> Vec<u8
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<HashMap<PathBuf, Entry>> {
+fn decode(bytes: &[u8]) -> Option<HashMap<OsString, Entry>> {
     let (body, check) = bytes.split_at_checked(bytes.len().checked_sub(32)?)?;
     if Digest::plain(body).bytes() != check {
         return None;
@@ -108,7 +109,7 @@ fn decode(bytes: &[u8]) -> Option<HashMap<PathBuf, Entry>> {
             access: if *take::<1>(&mut rest)? == [0] { Access::Plain } else { Access::Executable },
         };
         let digest = Digest::from_bytes(*take(&mut rest)?);
-        known.insert(PathBuf::from(std::str::from_utf8(name).ok()?), Entry { stamp, digest, used: false });
+        known.insert(OsString::from(std::str::from_utf8(name).ok()?), Entry { stamp, digest, used: false });
     }
     Some(known)
 }

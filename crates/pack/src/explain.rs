@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::desired::{Desired, Key};
+use crate::desired::{Desired, Key, key};
 use crate::reply::{Reply, put_path};
 use crate::status::Drift;
 use crate::survey::Survey;
@@ -32,7 +32,7 @@ pub fn changes(survey: &Survey) -> Reply {
             entry.insert("target".into(), change.target.as_str().into());
             put_path(&mut entry, "path", &change.path);
             entry.insert("reason".into(), change.reason.into());
-            entry.insert("modules".into(), modules(&survey.desired, &(change.target, change.path.clone())));
+            entry.insert("modules".into(), modules(&survey.desired, &key(change.target, &change.path)));
             Value::Object(entry)
         })
         .collect();
@@ -45,7 +45,7 @@ pub fn drift(survey: &Survey, drift: &[Drift], warnings: Vec<String>) -> Reply {
         .iter()
         .map(|item| {
             let mut entry = item.to_value();
-            let wanted = survey.desired.outputs.get(&(item.target, item.path.clone()));
+            let wanted = survey.desired.outputs.get(&key(item.target, &item.path));
             let ids = wanted.map_or(&item.module_ids, |output| &output.module_ids);
             entry.insert("modules".into(), json!(ids));
             Value::Object(entry)

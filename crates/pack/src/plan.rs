@@ -65,28 +65,36 @@ pub struct Plan {
 /// Compares what should be with what is.
 pub fn plan(desired: &Desired, actual: &Actual) -> Plan {
     let mut changes = Vec::new();
-    for ((target, path), output) in &desired.outputs {
-        let key = (*target, path.clone());
-        let before = actual.files.get(&key).copied().flatten();
+    for (key, output) in &desired.outputs {
+        let (target, path) = key;
+        let before = actual.files.get(key).copied().flatten();
         let after = Some(output.digest);
         if before == after {
             continue;
         }
-        let (op, update_kind, reason) = match (before, actual.managed.contains_key(&key)) {
+        let (op, update_kind, reason) = match (before, actual.managed.contains_key(key)) {
             (None, _) => (Op::Create, None, "file missing"),
             (Some(_), true) => (Op::Update, Some(UpdateKind::Managed), "content differs"),
             (Some(_), false) => {
                 (Op::Update, Some(UpdateKind::Adopt), "would overwrite unmanaged existing file")
             }
         };
-        changes.push(Change { target: *target, op, path: path.clone(), before, after, update_kind, reason });
+        changes.push(Change {
+            target: *target,
+            op,
+            path: path.to_path_buf(),
+            before,
+            after,
+            update_kind,
+            reason,
+        });
     }
     for key in actual.managed.keys().filter(|key| !desired.outputs.contains_key(*key)) {
         if let Some(before) = actual.files.get(key).copied().flatten() {
             changes.push(Change {
                 target: key.0,
                 op: Op::Delete,
-                path: key.1.clone(),
+                path: key.1.to_path_buf(),
                 before: Some(before),
                 after: None,
                 update_kind: None,

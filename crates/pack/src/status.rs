@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::digest::Digest;
 use serde_json::{Map, Value, json};
 
+use crate::desired::key;
 use crate::manifest::Target;
 use crate::records;
 use crate::reply::{Reply, put_path};
@@ -55,13 +56,13 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
             .outputs
             .iter()
             .filter(|((target, _), output)| *target == root.target && output.root == index);
-        let mut known: BTreeSet<PathBuf> = wanted.clone().map(|((_, path), _)| path.clone()).collect();
+        let mut known: BTreeSet<PathBuf> = wanted.clone().map(|((_, path), _)| path.to_path_buf()).collect();
         match record {
             Some(record) => {
                 for (path, expected, file) in record.record.files(&root.path) {
                     let is_wanted = known.contains(&path);
                     known.insert(path.clone());
-                    let actual = survey.actual.files.get(&(root.target, path.clone())).copied().flatten();
+                    let actual = survey.actual.files.get(&key(root.target, &path)).copied().flatten();
                     let kind = match (actual, is_wanted) {
                         (None, true) => DriftKind::Missing,
                         (None, false) => continue,
@@ -85,7 +86,7 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
                         Some(_) => DriftKind::Modified,
                     };
                     let (root, path, module_ids) =
-                        (root.path.clone(), path.clone(), output.module_ids.clone());
+                        (root.path.clone(), path.to_path_buf(), output.module_ids.clone());
                     found.push(Drift {
                         target: *target,
                         root,

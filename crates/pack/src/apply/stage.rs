@@ -9,7 +9,7 @@ use countersign_core::digest::Digest;
 use countersign_core::refusal::{Code, Refusal};
 
 use super::{Journal, Step, drifted};
-use crate::actual::no_links;
+use crate::actual::{Checked, no_links};
 use crate::manifest::Target;
 use crate::place::posix;
 use crate::plan::Op;
@@ -116,7 +116,7 @@ fn steps<'a>(
     now: jiff::Timestamp,
 ) -> Outcome<Vec<Planned<'a>>> {
     let mut steps = Vec::new();
-    let mut checked = BTreeSet::new();
+    let mut checked = Checked::default();
     for edit in &work.edits {
         no_links(system, edit.root, &edit.path, &mut checked)?;
         let content = edit.after.map(|(_, content)| content);

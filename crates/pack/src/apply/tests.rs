@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::deploy::{Confirmed, deploy, is_needed};
+use crate::deploy::{Confirmed, deploy, dry_run, is_needed};
 use crate::desired::Selection;
 use crate::place::Place;
 use crate::plan::Op;
 use crate::rollback;
 use crate::survey::{Survey, survey};
-use crate::system::{Access, Body, DryRun, Found, Kind, Real, System};
+use crate::system::{Access, Body, Found, Kind, Real, System};
 
 /// A home, a project and a config repo.
 struct World {
@@ -405,9 +405,8 @@ fn a_dry_run_is_the_same_code_and_changes_nothing() {
     let before = world.seen();
     let place = world.place();
     let kept = std::fs::read_dir(place.snapshots()).unwrap().count();
-    let (confirmed, dry) = Confirmed::dry(world.survey(), DryRun::default());
-    let applied = deploy(&confirmed, &place, &dry, jiff::Timestamp::now()).unwrap();
-    assert_eq!(applied.files, confirmed.survey().plan.changes.len());
+    let (applied, survey) = dry_run(world.survey(), &place, jiff::Timestamp::now()).unwrap();
+    assert_eq!(applied.files, survey.plan.changes.len());
     assert_eq!(before, world.seen());
     assert_eq!(std::fs::read_dir(place.snapshots()).unwrap().count(), kept);
     assert!(!Journal::path(&place.snapshots()).exists());

@@ -9,6 +9,7 @@ use countersign_core::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
 use super::section;
+use crate::desired::key;
 use crate::git::Git;
 use crate::manifest::{Manifest, Target};
 use crate::overlay::{self, Fill, Layer, OverlayKind};
@@ -109,10 +110,10 @@ pub fn survey_proposal(
     let mut proposal = Proposal::default();
     let mut seen: BTreeMap<(String, String), Digest> = BTreeMap::new();
     for change in survey.plan.changes.iter().filter(|change| change.op != Op::Delete) {
-        let Some(output) = survey.desired.outputs.get(&(change.target, change.path.clone())) else {
+        let Some(output) = survey.desired.outputs.get(&key(change.target, &change.path)) else {
             continue;
         };
-        let recorded = survey.actual.managed.get(&(change.target, change.path.clone())).copied().flatten();
+        let recorded = survey.actual.managed.get(&key(change.target, &change.path)).copied().flatten();
         // As it was deployed: the module has moved on, nobody edited the file.
         if recorded.is_some() && recorded == change.before {
             continue;
@@ -136,16 +137,16 @@ pub fn survey_proposal(
             continue;
         };
         for candidate in found {
-            let key = (candidate.module_id.clone(), candidate.source.clone());
+            let place_of = (candidate.module_id.clone(), candidate.source.clone());
             let digest = Digest::plain(&candidate.content);
             let folder = overlay::folder(place, &survey.project, layer, &candidate.module_id);
             if folder.is_dir() && overlay::kind(system, &folder)? == OverlayKind::Patch {
                 proposal.skipped.push(skip(Why::PatchOverlay));
                 continue;
             }
-            match seen.get(&key) {
+            match seen.get(&place_of) {
                 None => {
-                    seen.insert(key, digest);
+                    seen.insert(place_of, digest);
                     proposal.candidates.push(candidate);
                 }
                 Some(known) if *known == digest => {}
@@ -166,7 +167,7 @@ fn edits(
 ) -> Outcome<Option<Vec<Candidate>>> {
     let bytes = system::read(system, &change.path, TEXT_LIMIT)
         .map_err(|error| Stop::io("read", &change.path, &error))?;
-    let Some(output) = survey.desired.outputs.get(&(change.target, change.path.clone())) else {
+    let Some(output) = survey.desired.outputs.get(&key(change.target, &change.path)) else {
         return Ok(None);
     };
     let candidate = |module_id: &str, content: Vec<u8>| Candidate {

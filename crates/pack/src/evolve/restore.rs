@@ -1,12 +1,12 @@
 //! Restoring: files that should be there and are not come back. Only creates; writes neither snapshot nor manifest.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::actual::no_links;
+use crate::actual::{Checked, no_links};
+use crate::desired::key;
 use crate::manifest::Target;
 use crate::plan::Op;
 use crate::render::Content;
@@ -31,7 +31,7 @@ pub fn missing(survey: &Survey, module_id: Option<&str>) -> Vec<Missing> {
     let creates = survey.plan.changes.iter().filter(|change| change.op == Op::Create);
     creates
         .filter_map(|change| {
-            let output = survey.desired.outputs.get(&(change.target, change.path.clone()))?;
+            let output = survey.desired.outputs.get(&key(change.target, &change.path))?;
             let module_ids = output.module_ids.clone();
             let meant = module_id.is_none_or(|only| module_ids.iter().any(|id| id == only));
             meant.then_some(Missing { target: change.target, path: change.path.clone(), module_ids })
@@ -44,13 +44,13 @@ pub fn restore(survey: &Survey, missing: &[Missing], system: &dyn System) -> Out
     let (mut restored, mut existing, mut unread) = (Vec::new(), 0, 0);
     let mut warnings = Vec::new();
     for file in missing {
-        let key = (file.target, file.path.clone());
+        let key = key(file.target, &file.path);
         let (Some(output), Some(root)) =
             (survey.desired.outputs.get(&key), survey.desired.root_of(file.target, &file.path))
         else {
             continue;
         };
-        no_links(system, root, &file.path, &mut BTreeSet::new())?;
+        no_links(system, root, &file.path, &mut Checked::default())?;
         match create(file, &output.content, system) {
             Ok(()) => restored.push(file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing += 1,

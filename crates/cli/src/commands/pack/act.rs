@@ -171,10 +171,9 @@ impl Act<'_> {
         survey.plan.check_adopt(adopt)?;
         if self.pack.dry_run {
             // The same code over another system; nothing is written.
-            let (confirmed, dry) = Confirmed::dry(survey, DryRun::default());
-            deploy::deploy(&confirmed, self.place, &dry, Timestamp::now())?;
+            let (_, survey) = deploy::dry_run(survey, self.place, Timestamp::now())?;
             let mut reply = Reply::default().with("applied", false);
-            reply.data.append(&mut confirmed.survey().data());
+            reply.data.append(&mut survey.data());
             return Ok((shown + "Dry run: nothing was written.\n", reply.with("reason", "dry_run")));
         }
         if self.voice.format == Format::Text && !self.pack.yes && std::io::stdin().is_terminal() {
