@@ -165,7 +165,8 @@ fn redacted_paths(steps: &[(Draft, Preview)]) -> Vec<String> {
 /// The strictest of several needs. What has to be typed is the name of the first step that wants one.
 fn strictest<'n>(needs: impl Iterator<Item = &'n Need> + Clone) -> Need {
     Need {
-        kind: needs.clone().map(|need| need.kind).max().unwrap_or(Kind::None),
+        // A series is asked for as a whole even if every step of it would run at once.
+        kind: needs.clone().map(|need| need.kind).max().unwrap_or(Kind::None).max(Kind::Simple),
         strength: needs.clone().map(|need| need.strength).max().unwrap_or(Strength::Caller),
         typed: needs.filter(|need| need.kind == Kind::Type).find_map(|need| need.typed.clone()),
     }
@@ -186,6 +187,23 @@ pub fn check_series<'h>(
             && held.session == caller.session
     };
     check_token_of(brought, held, is_of, now)
+}
+
+/// Whether someone strong enough agreed to a series: checked before any preview is made again.
+pub fn check_series_strength(
+    held: &Held,
+    brought: &Brought,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Approval, Refusal> {
+    let name = series_name();
+    let asker = Asker {
+        principal: &caller.principal,
+        session: &caller.session,
+        tool: &name,
+        arguments: &held.plan.arguments,
+    };
+    check_strength(held, brought, asker, now)
 }
 
 /// The permits of a series: one for the whole, which spends its token, and one for each step.
@@ -232,14 +250,7 @@ pub fn settle_series(
             return Err(refusal.with("reviewed", step.preview.shown.clone()).with("now", now));
         }
     }
-    let name = series_name();
-    let asker = Asker {
-        principal: &caller.principal,
-        session: &caller.session,
-        tool: &name,
-        arguments: &plan.arguments,
-    };
-    let approval = check_strength(held, brought, asker, now)?;
+    let approval = check_series_strength(held, brought, caller, now)?;
     let token = brought
         .token
         .as_deref()

@@ -6,8 +6,8 @@ use std::time::Instant;
 use countersign_core::call::Call;
 use countersign_core::confirm::{Brought, Held};
 use countersign_core::gate::{
-    Draft, MOST_STEPS, Purpose, Refused, SeriesPermits, check_series, draft_step, freeze_series, series_name,
-    settle_series, token_digest,
+    Draft, MOST_STEPS, Purpose, Refused, SeriesPermits, check_series, check_series_strength, draft_step,
+    freeze_series, series_name, settle_series, token_digest,
 };
 use countersign_core::ids::PlanId;
 use countersign_core::intent::{Door, Spoken, Variant};
@@ -95,6 +95,11 @@ impl Conduct<'_> {
             Ok(drafts) => drafts,
             Err(refused) => return self.refuse(*refused).await,
         };
+        if let Some(draft) = drafts.iter().find(|draft| draft.mode == Mode::Ask) {
+            let message = "mode is ask: draft_plan works in plan and execute mode";
+            let refusal = Refusal::new(Code::ModeAsk, message);
+            return self.refuse(Refused { refusal, record: draft.record.clone() }).await;
+        }
         let mut steps = Vec::with_capacity(drafts.len());
         for (number, draft) in drafts.into_iter().enumerate() {
             match self.preview(&draft).await {
@@ -191,6 +196,9 @@ impl Conduct<'_> {
             brought: Brought::default(),
         });
         let drafts = self.judge_again(calls.collect()).await.map_err(|refused| outdated(plan, refused))?;
+        if let Err(refusal) = check_series_strength(held, brought, &self.caller, self.house.now()) {
+            return Err(Box::new(self.refused_series(Some(held), &plan.id, refusal)));
+        }
         let mut fresh = Vec::with_capacity(drafts.len());
         for (draft, step) in drafts.iter().zip(&plan.steps) {
             let again = match (step.preview.is_recomputed(), self.preview(draft).await) {

@@ -21,7 +21,24 @@ pub(crate) enum Access {
 pub(crate) struct Sqlite {
     connection: Connection,
     home: Option<PathBuf>,
+    /// Which file was opened under that name: rows for a file that was moved or removed would be lost.
+    file: Option<FileId>,
     own: String,
+}
+
+/// What tells a file from another of the same name.
+type FileId = (u64, u64);
+
+#[cfg(unix)]
+fn file_id(path: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+#[cfg(not(unix))]
+fn file_id(path: &Path) -> Option<FileId> {
+    // An open file can be neither removed nor replaced there.
+    path.exists().then_some((0, 0))
 }
 
 /// Where the file is, and the lock that tells others that this process lives.
@@ -85,7 +102,8 @@ impl Home for SqliteHome {
                 .map_err(|error| from_sqlite(&error))?;
         }
         connection.set_prepared_statement_cache_capacity(128);
-        Ok(Box::new(Sqlite { connection, home: self.path.clone(), own: instance.to_owned() }))
+        let file = self.path.as_deref().and_then(file_id);
+        Ok(Box::new(Sqlite { connection, home: self.path.clone(), file, own: instance.to_owned() }))
     }
 
     fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault> {
@@ -96,7 +114,8 @@ impl Home for SqliteHome {
             .execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;")
             .map_err(|error| from_sqlite(&error))?;
         connection.set_prepared_statement_cache_capacity(128);
-        Ok(Some(Box::new(Sqlite { connection, home: self.path.clone(), own: String::new() })))
+        let file = file_id(path);
+        Ok(Some(Box::new(Sqlite { connection, home: self.path.clone(), file, own: String::new() })))
     }
 }
 
@@ -213,6 +232,10 @@ impl Engine for Sqlite {
         Dialect::Sqlite
     }
     fn begin(&mut self, _: &str) -> Result<(), StoreFault> {
+        if self.home.as_deref().and_then(file_id) != self.file {
+            let inside = "the store's file was moved, removed or replaced while it was open";
+            return Err(StoreFault::new(FaultKind::Unavailable, Hurt::Transaction, inside));
+        }
         self.run(|connection| connection.execute_batch("BEGIN IMMEDIATE"))
     }
     fn begin_reading(&mut self) -> Result<(), StoreFault> {

@@ -22,4 +22,5 @@ mod race;
 mod records;
 mod schema;
 mod tamper;
+mod vanished;
 mod world;
