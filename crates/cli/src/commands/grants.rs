@@ -3,8 +3,10 @@
 use anstyle::Style;
 use clap::{Args, Subcommand};
 use countersign_core::grant::Allowed;
+use countersign_core::ids::FullName;
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, Refusal};
+use countersign_core::rules::RuleSet;
 use countersign_store::{GrantRow, Grants as Which, Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -15,7 +17,7 @@ use crate::commands::plans::find::Part;
 use crate::commands::plans::sheet;
 use crate::house::Of;
 use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, exact, paint, visible};
-use crate::{person, records};
+use crate::{config_file, person, records};
 
 /// What every `grants` command takes.
 #[derive(Args, Debug)]
@@ -61,7 +63,7 @@ pub(crate) fn run(grants: &Grants, cli: &Cli, voice: Voice) -> Outcome {
     match &grants.command {
         GrantsCommand::List { all } => {
             let which = if *all { Which::All } else { Which::Usable(Timestamp::now()) };
-            list(which, &url, voice)
+            list(which, &url, &rules(cli), voice)
         }
         GrantsCommand::Revoke { id } => {
             records::with(&url, async |store| revoke(id, &store, &url, voice).await)
@@ -69,7 +71,13 @@ pub(crate) fn run(grants: &Grants, cli: &Cli, voice: Voice) -> Outcome {
     }
 }
 
-fn list(which: Which, url: &StoreUrl, voice: Voice) -> Outcome {
+/// The rules in force, for what they keep out of records; none where there is no good configuration.
+fn rules(cli: &Cli) -> RuleSet {
+    let files = config_file::find(&cli.config).ok().flatten();
+    files.and_then(|files| files.parse().ok()).map(|config| config.rules).unwrap_or_default()
+}
+
+fn list(which: Which, url: &StoreUrl, rules: &RuleSet, voice: Voice) -> Outcome {
     let (rows, redactor) = records::with(url, async |store| {
         let rows = store.grants(which).await.map_err(|fault| records::trouble(&fault, url))?;
         Ok((rows, Redactor::new(store.salt())))
@@ -96,7 +104,7 @@ fn list(which: Which, url: &StoreUrl, voice: Voice) -> Outcome {
             (grant.uses_left.to_string(), Style::new()),
             (if live { sheet::left(grant.expires, now) } else { String::new() }, Style::new()),
             (grant.by.to_string(), Style::new()),
-            (in_words(row, &redactor), DIM),
+            (in_words(row, rules, &redactor), DIM),
         ]);
     }
     let text = match (rows.is_empty(), voice.is_watched()) {
@@ -106,7 +114,7 @@ fn list(which: Which, url: &StoreUrl, voice: Voice) -> Outcome {
         (true, false) => String::new(),
         (false, _) => table.render(voice.width()),
     };
-    let described: Vec<Value> = rows.iter().map(|row| describe(row, &redactor, now)).collect();
+    let described: Vec<Value> = rows.iter().map(|row| describe(row, rules, &redactor, now)).collect();
     Ok(Answer::text(text).with("grants", described))
 }
 
@@ -119,33 +127,40 @@ fn state(row: &GrantRow, now: Timestamp) -> &'static str {
     }
 }
 
-/// The arguments in the form they are granted in, without what looks like a secret.
-fn arguments(row: &GrantRow, redactor: &Redactor) -> Map<String, Value> {
+/// The arguments in the form they are granted in, without what a rule for the tool hides and what looks like a secret.
+fn arguments(row: &GrantRow, rules: &RuleSet, redactor: &Redactor) -> Map<String, Value> {
+    let tool: Option<FullName> = row.grant.tool.parse().ok();
+    let matching = tool.map(|tool| rules.matching(&tool)).unwrap_or_default();
+    let hidden: Vec<String> = matching
+        .into_iter()
+        .filter_map(|index| rules.rules().get(index))
+        .flat_map(|rule| rule.redact.iter().cloned())
+        .collect();
     let exact = row.grant.arguments.iter().filter_map(|(name, allowed)| match allowed {
         Allowed::Exact(value) => Some((name.clone(), value.clone())),
         Allowed::Any => None,
     });
-    let Value::Object(mut all) = redactor.clean(&exact.collect(), &[]) else { return Map::new() };
+    let Value::Object(mut all) = redactor.clean(&exact.collect(), &hidden) else { return Map::new() };
     let any = row.grant.arguments.iter().filter(|(_, allowed)| **allowed == Allowed::Any);
     all.extend(any.map(|(name, _)| (name.clone(), json!({"any": true}))));
     all
 }
 
-fn in_words(row: &GrantRow, redactor: &Redactor) -> String {
+fn in_words(row: &GrantRow, rules: &RuleSet, redactor: &Redactor) -> String {
     let word = |(name, value): (&String, &Value)| match row.grant.arguments.get(name) {
         Some(Allowed::Any) => format!("{name}=any"),
         Some(Allowed::Exact(_)) | None => format!("{name}={value}"),
     };
-    arguments(row, redactor).iter().map(word).collect::<Vec<_>>().join(" ")
+    arguments(row, rules, redactor).iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn describe(row: &GrantRow, redactor: &Redactor, now: Timestamp) -> Value {
+fn describe(row: &GrantRow, rules: &RuleSet, redactor: &Redactor, now: Timestamp) -> Value {
     json!({
         "grant_id": row.grant.id,
         "state": state(row, now),
         "tool": row.grant.tool,
         "principal": row.grant.principal,
-        "arguments": arguments(row, redactor),
+        "arguments": arguments(row, rules, redactor),
         "uses_left": row.grant.uses_left,
         "by": row.grant.by,
         "created_at": exact(row.created),

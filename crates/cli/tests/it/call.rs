@@ -1,8 +1,11 @@
 //! Commands that run the house: calls, tools, upstreams. A real server on stdio keeps count of what reaches it.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
-use crate::people::{clock, masked, typed};
+use crate::people::kit::{clock, masked, typed};
 use crate::world::{Transcript, World, all};
 
 /// A notebook. What it is called with is in `calls.log`; what is in `definitions.json` replaces its own definitions.
@@ -190,6 +193,55 @@ fn at_a_terminal_the_person_decides_there_and_then() {
     assert_eq!(rows["data"]["activities"][0]["approval"]["rail"], "cli");
     assert_eq!(rows["data"]["activities"][0]["principal"], "ada");
     insta::assert_snapshot!(masked(&clock(&all([no, yes, wrong, right]))));
+}
+
+/// The whole way: an agent on a served line asks, a person approves on the command line, the agent brings the token back.
+#[test]
+fn what_an_agent_asks_a_person_decides_here() {
+    let world = world();
+    let mut child = world
+        .countersign(&["serve"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut to, mut from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let mut ask = |id: u64, method: &str, params: Value| -> Value {
+        writeln!(to, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(from.read_line(&mut line).unwrap() > 0, "the gateway is gone");
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == id && message.get("method").is_none() {
+                return message["result"].clone();
+            }
+        }
+    };
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    ask(1, "initialize", hello);
+    let mut arguments = json!({"name": "notes:wipe_notes", "args": {"book": "diary"}, "intent": {"operation_type": "destructive"}});
+    let call = |arguments: &Value| json!({"name": "call_tool_destructive", "arguments": arguments});
+    let first = ask(2, "tools/call", call(&arguments))["structuredContent"]["data"].clone();
+    let plan = first["plan_id"].as_str().unwrap();
+    assert!(!first.to_string().contains("typed"), "what is to be typed is for people");
+    arguments["confirm_token"] = first["confirm_token"].clone();
+    arguments["yes"] = json!(true);
+    arguments["confirm_text"] = json!("diary");
+    let early = ask(3, "tools/call", call(&arguments));
+    assert_eq!(early["structuredContent"]["errors"][0]["code"], "E_APPROVAL_PENDING");
+    let approved = world.run(&["approve", plan, "--yes", "--confirm-text", "diary"]);
+    assert_eq!(approved.code, Some(0), "{approved}");
+    let ran = ask(4, "tools/call", call(&arguments));
+    assert_eq!(ran["content"][0]["text"], "wipe_notes is done");
+    let again = ask(5, "tools/call", call(&arguments));
+    assert_eq!(again["structuredContent"]["errors"][0]["code"], "E_CONFIRM_TOKEN_USED");
+    assert_eq!(calls(&world), [json!(["wipe_notes", {"book": "diary"}])]);
+    drop(to);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let late = world.run(&["reject", plan]);
+    assert_eq!(late.code, Some(3), "{late}");
+    assert!(late.stderr.contains("approved by person") && late.stderr.contains("it is done"), "{late}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::env::join_paths;
 
 use crate::ledger;
-use crate::people;
+use crate::people::kit;
 use crate::policy::GOOD;
 use crate::world::{World, binary};
 
@@ -33,7 +33,7 @@ fn every_command_has_examples_and_they_work() {
     world.write("countersign.toml", GOOD);
     world.write("policy-tests.toml", "[[tests]]\ntool = \"a:b\"\nexpect = { verdict = \"explain\" }\n");
     let ids = ledger::write(&world.work().join("countersign.db"));
-    people::fill(&world.work().join("countersign.db"));
+    kit::fill(&world.work().join("countersign.db"));
     // A checkpoint is made before it is verified against.
     found.sort_by_key(|(path, _)| !path.ends_with(&["checkpoint".to_owned()]));
     for (path, help) in found {

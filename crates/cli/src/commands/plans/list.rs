@@ -65,7 +65,7 @@ pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
     rows.retain(|row| wanted.is_none_or(|wanted| sheet::state(row, now) == wanted));
     rows.truncate(usize::try_from(args.limit).unwrap_or(usize::MAX));
     let plans: Vec<Value> = rows.iter().map(|row| sheet::json(row, &redactor, now)).collect();
-    let mut answer = Answer::text(text(&rows, wanted, voice, now)).with("plans", plans).with(
+    let mut answer = Answer::text(text(&rows, &redactor, wanted, voice, now)).with("plans", plans).with(
         "paused",
         paused
             .iter()
@@ -81,7 +81,13 @@ fn resting(who: &PrincipalId, since: Timestamp, voice: Voice, now: Timestamp) ->
     format!("writes of `{who}` are paused since {since}; to let them go on: countersign plans resume {who}")
 }
 
-fn text(rows: &[PlanRow], wanted: Option<PlanState>, voice: Voice, now: Timestamp) -> String {
+fn text(
+    rows: &[PlanRow],
+    redactor: &Redactor,
+    wanted: Option<PlanState>,
+    voice: Voice,
+    now: Timestamp,
+) -> String {
     if rows.is_empty() {
         // In a pipe, nothing found is no line.
         let nothing = match wanted {
@@ -93,7 +99,7 @@ fn text(rows: &[PlanRow], wanted: Option<PlanState>, voice: Voice, now: Timestam
     }
     let mut table = table();
     for row in rows {
-        table.row(line(row, now));
+        table.row(line(row, redactor, now));
     }
     table.render(voice.width())
 }
@@ -104,10 +110,10 @@ pub(super) fn table() -> Table {
 }
 
 /// One plan.
-pub(super) fn line(row: &PlanRow, now: Timestamp) -> Vec<(String, Style)> {
+pub(super) fn line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
     let (plan, state) = (&row.plan, sheet::state(row, now));
     let open = matches!(state, PlanState::Pending | PlanState::Approved);
-    let reason = plan.intent.as_ref().and_then(|intent| intent.reason.clone());
+    let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref());
     vec![
         (plan.id.to_string(), Style::new()),
         (state.to_string(), sheet::state_style(state)),
@@ -116,6 +122,6 @@ pub(super) fn line(row: &PlanRow, now: Timestamp) -> Vec<(String, Style)> {
         (format!("{} {}", plan.need.kind, plan.need.strength), Style::new()),
         (plan.principal.to_string(), Style::new()),
         (if open { sheet::left(plan.expires, now) } else { String::new() }, Style::new()),
-        (reason.unwrap_or_default(), DIM),
+        (reason.map(|reason| redactor.clean_text(reason)).unwrap_or_default(), DIM),
     ]
 }

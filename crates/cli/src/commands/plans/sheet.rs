@@ -4,7 +4,7 @@
 use anstyle::Style;
 use countersign_core::confirm::{Kind, PlanState, Strength};
 use countersign_core::effect::Effect;
-use countersign_core::plan::{Plan, Preview, PreviewSource};
+use countersign_core::plan::{Plan, Preview, PreviewSource, Step, StoredIntent};
 use countersign_core::redact::Redactor;
 use countersign_store::PlanRow;
 use jiff::Timestamp;
@@ -118,7 +118,7 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &Zone, now: Timest
         sheet.arguments(arguments);
         sheet.preview(&plan.preview);
     } else {
-        sheet.steps(plan, &arguments);
+        sheet.steps(plan, &arguments, redactor);
     }
     sheet.0.push('\n');
     sheet.quiet("plan hash", &plan.hash.hex());
@@ -176,9 +176,12 @@ impl Sheet {
     }
 
     /// A plan of several: each step as it would be shown alone.
-    fn steps(&mut self, plan: &Plan, arguments: &Value) {
+    fn steps(&mut self, plan: &Plan, arguments: &Value, redactor: &Redactor) {
         if let Some(title) = arguments.get("title").and_then(Value::as_str) {
             self.title(&format!("{} steps: {}", plan.steps.len(), visible(title)));
+        }
+        if let Some(reason) = plan.preview.shown.get("reason").and_then(Value::as_str) {
+            self.line("reason", &redactor.clean_text(reason));
         }
         for (number, step) in plan.steps.iter().enumerate() {
             let effect = paint(effect_style(step.effect), step.effect);
@@ -188,11 +191,9 @@ impl Sheet {
                 paint(BOLD, format_args!("step {}", number + 1))
             ));
             if let Some(reason) = step.intent.as_ref().and_then(|intent| intent.reason.as_ref()) {
-                self.line("reason", reason);
+                self.line("reason", &redactor.clean_text(reason));
             }
-            // What was left out of the whole is left out of its parts.
-            let own = arguments.get("steps").and_then(|steps| steps.get(number)?.get("args").cloned());
-            self.arguments(own.unwrap_or(Value::Null));
+            self.arguments(step_arguments(arguments, number));
             self.preview(&step.preview);
         }
     }
@@ -273,6 +274,7 @@ impl Sheet {
 /// The plan for programs. The text to be typed is not in it: it is for a person's eyes.
 pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value {
     let plan = &row.plan;
+    let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
     let mut value = json!({
         "plan_id": plan.id,
         "state": state(row, now),
@@ -281,9 +283,10 @@ pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value 
         "confirm": {"kind": plan.need.kind, "strength": plan.need.strength, "prompt": plan.need.prompt(&plan.tool)},
         "principal": plan.principal,
         "session": plan.session,
-        "intent": plan.intent,
+        "intent": intent(plan.intent.as_ref(), redactor),
         "rule": plan.rule,
-        "arguments": redactor.clean(plan.arguments.value(), &plan.redact),
+        "steps": steps(plan, &arguments, redactor),
+        "arguments": arguments,
         "preview": {"source": plan.preview.source, "digest": plan.preview.digest, "shown": plan.preview.shown},
         "plan_hash": plan.hash,
         "fingerprint": plan.fingerprint,
@@ -304,6 +307,35 @@ pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value 
         members.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     }
     value
+}
+
+/// What was declared, without what looks like a secret.
+fn intent(intent: Option<&StoredIntent>, redactor: &Redactor) -> Value {
+    let clean = intent.cloned().map(|mut intent| {
+        intent.reason = intent.reason.map(|reason| redactor.clean_text(&reason));
+        intent
+    });
+    json!(clean)
+}
+
+/// The steps of a plan of several. What was left out of the whole is left out of its parts.
+fn steps(plan: &Plan, arguments: &Value, redactor: &Redactor) -> Vec<Value> {
+    let step = |(number, step): (usize, &Step)| {
+        json!({
+            "tool": step.tool.to_string(),
+            "effect": step.effect,
+            "confirm": {"kind": step.need.kind, "strength": step.need.strength},
+            "intent": intent(step.intent.as_ref(), redactor),
+            "arguments": step_arguments(arguments, number),
+            "preview": {"source": step.preview.source, "digest": step.preview.digest, "shown": step.preview.shown},
+        })
+    };
+    plan.steps.iter().enumerate().map(step).collect()
+}
+
+fn step_arguments(arguments: &Value, number: usize) -> Value {
+    let own = arguments.get("steps").and_then(|steps| steps.get(number)?.get("args").cloned());
+    own.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -110,20 +110,20 @@ impl Sight {
             self.kept.extend(new.iter().map(|row| sheet::json(row, redactor, now)));
             return Ok(goes_on && self.kept.len() < MANY);
         }
-        match self.voice.say(&self.text(&new, now)) {
+        match self.voice.say(&self.text(&new, redactor, now)) {
             Ok(()) => Ok(goes_on),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(Trouble::Output(format!("can't write the plans: {error}"))),
         }
     }
 
-    fn text(&mut self, rows: &[PlanRow], now: Timestamp) -> String {
+    fn text(&mut self, rows: &[PlanRow], redactor: &Redactor, now: Timestamp) -> String {
         if rows.is_empty() {
             return String::new();
         }
         let mut table = list::table().steady();
         for row in rows {
-            table.row(list::line(row, now));
+            table.row(list::line(row, redactor, now));
         }
         let text = table.render(self.voice.width());
         let is_titled = std::mem::replace(&mut self.titled, true);
