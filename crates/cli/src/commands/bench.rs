@@ -18,8 +18,8 @@ use measure::{Figures, Way};
 
 /// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
-  countersign bench --calls 200
-  countersign bench --json";
+  countersign bench --calls 50 --tools 20
+  countersign bench --calls 50 --tools 20 --json";
 
 /// What `bench` takes.
 #[derive(Args, Debug)]

@@ -7,8 +7,8 @@ use crate::people::kit;
 use crate::policy::GOOD;
 use crate::world::{World, binary};
 
-/// Commands whose examples do not end by themselves or reach for a network: their help is read, not run.
-const NEED_THE_WORLD: [&str; 4] = ["serve", "call", "tools", "upstreams"];
+/// Commands whose examples do not end by themselves, reach for a network or need a config repo: their help is read, not run.
+const NEED_THE_WORLD: [&str; 5] = ["serve", "call", "tools", "upstreams", "pack"];
 
 /// Every command there is, as the help texts tell it, each with its own help.
 fn commands(world: &World, path: &[String], found: &mut Vec<(Vec<String>, String)>) {

@@ -55,12 +55,14 @@ pub(crate) struct Pack {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Make a config repo
+    #[command(after_help = "Examples:\n  countersign pack init --git")]
     Init {
         /// Make it a git repository as well
         #[arg(long)]
         git: bool,
     },
     /// Add a module to the manifest
+    #[command(after_help = "Examples:\n  countersign pack add skill local:skills/review --tags base")]
     Add {
         /// What it is: instructions, skill, prompt or command
         #[arg(value_name = "TYPE")]
@@ -78,16 +80,20 @@ pub(crate) enum Command {
         targets: Vec<String>,
     },
     /// Remove a module from the manifest
+    #[command(after_help = "Examples:\n  countersign pack remove skill:review")]
     Remove {
         /// Its id
         #[arg(value_name = "MODULE_ID")]
         id: String,
     },
     /// Pin every module to what it is now
+    #[command(after_help = "Examples:\n  countersign pack lock")]
     Lock,
     /// Fetch what the lockfile pins, and check it
+    #[command(after_help = "Examples:\n  countersign pack fetch")]
     Fetch,
     /// Lock where there is no lockfile, then fetch
+    #[command(after_help = "Examples:\n  countersign pack update")]
     Update {
         /// Lock in any case
         #[arg(long, conflicts_with = "no_lock")]
@@ -103,16 +109,22 @@ pub(crate) enum Command {
         no_fetch: bool,
     },
     /// Show what would change
+    #[command(after_help = "Examples:\n  countersign pack preview --diff")]
     Preview {
         /// And how, line by line
         #[arg(long)]
         diff: bool,
     },
     /// Show which files would be created, updated or deleted
+    #[command(
+        after_help = "Examples:\n  countersign pack plan\n  countersign pack plan --target codex --json"
+    )]
     Plan,
     /// Show how files would change, line by line
+    #[command(after_help = "Examples:\n  countersign pack diff --target claude_code")]
     Diff,
     /// Show what deploying would do, or do it with --apply
+    #[command(after_help = "Examples:\n  countersign pack deploy\n  countersign pack deploy --apply --yes")]
     Deploy {
         /// Do it
         #[arg(long)]
@@ -122,18 +134,21 @@ pub(crate) enum Command {
         adopt: bool,
     },
     /// Show what on disk differs from what was deployed
+    #[command(after_help = "Examples:\n  countersign pack status --only modified,missing")]
     Status {
         /// Only these kinds: missing, modified, extra
         #[arg(long, value_delimiter = ',')]
         only: Vec<DriftKind>,
     },
     /// Check the folders things are deployed to
+    #[command(after_help = "Examples:\n  countersign pack doctor")]
     Doctor {
         /// Add the line to .gitignore that keeps manifests out of commits
         #[arg(long)]
         fix: bool,
     },
     /// Say which modules and overlays are behind a change or a drift
+    #[command(after_help = "Examples:\n  countersign pack explain plan")]
     Explain {
         /// What to explain: plan, diff or status
         kind: ExplainKind,
@@ -144,6 +159,7 @@ pub(crate) enum Command {
         evolve: Evolve,
     },
     /// Go back to what was deployed before
+    #[command(after_help = "Examples:\n  countersign pack rollback --to initial --yes")]
     Rollback {
         /// A snapshot's id, or `initial` for the state before the first deployment
         #[arg(long, value_name = "ID")]
@@ -160,6 +176,7 @@ pub(crate) enum Command {
         remote: Remote,
     },
     /// Pull and push the config repo
+    #[command(after_help = "Examples:\n  countersign pack sync --rebase")]
     Sync {
         /// Put our commits on top of theirs
         #[arg(long)]
@@ -169,8 +186,10 @@ pub(crate) enum Command {
         remote: String,
     },
     /// Note how a module did: one JSON object on stdin
+    #[command(after_help = "Examples:\n  countersign pack record < event.json")]
     Record,
     /// Show how often modules failed
+    #[command(after_help = "Examples:\n  countersign pack score")]
     Score,
     /// Serve the pack to agents
     Mcp {
@@ -178,14 +197,17 @@ pub(crate) enum Command {
         mcp: Mcp,
     },
     /// Show the commands, for people or for programs
+    #[command(after_help = "Examples:\n  countersign pack help --markdown")]
     Help {
         /// As Markdown
         #[arg(long)]
         markdown: bool,
     },
     /// Show the shape of what --json prints
+    #[command(after_help = "Examples:\n  countersign pack schema")]
     Schema,
     /// Print a script that completes our commands in your shell
+    #[command(after_help = "Examples:\n  countersign pack completions bash")]
     Completions {
         /// The shell to write for
         shell: Shell,
@@ -196,6 +218,9 @@ pub(crate) enum Command {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Evolve {
     /// Commit edits of deployed files as overlays on a branch
+    #[command(
+        after_help = "Examples:\n  countersign pack evolve propose --dry-run\n  countersign pack evolve propose --module-id skill:review --yes"
+    )]
     Propose {
         /// Only edits of this module
         #[arg(long, value_name = "ID")]
@@ -208,6 +233,7 @@ pub(crate) enum Evolve {
         branch: Option<String>,
     },
     /// Create files again that are missing
+    #[command(after_help = "Examples:\n  countersign pack evolve restore --dry-run")]
     Restore {
         /// Only files of this module
         #[arg(long, value_name = "ID")]
@@ -219,6 +245,7 @@ pub(crate) enum Evolve {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Overlay {
     /// Make an overlay, or open the one there is
+    #[command(after_help = "Examples:\n  countersign pack overlay edit skill:review --scope machine")]
     Edit {
         /// The module
         #[arg(value_name = "MODULE_ID")]
@@ -237,6 +264,7 @@ pub(crate) enum Overlay {
         materialize: bool,
     },
     /// Merge a module's news into its overlay
+    #[command(after_help = "Examples:\n  countersign pack overlay rebase skill:review")]
     Rebase {
         /// The module
         #[arg(value_name = "MODULE_ID")]
@@ -249,6 +277,7 @@ pub(crate) enum Overlay {
         sparsify: bool,
     },
     /// Print where an overlay is
+    #[command(after_help = "Examples:\n  countersign pack overlay path skill:review")]
     Path {
         /// The module
         #[arg(value_name = "MODULE_ID")]
@@ -263,6 +292,7 @@ pub(crate) enum Overlay {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Remote {
     /// Set it
+    #[command(after_help = "Examples:\n  countersign pack remote set git@example.com:team/agents.git")]
     Set {
         /// Where it is
         url: String,
@@ -276,6 +306,7 @@ pub(crate) enum Remote {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Mcp {
     /// Serve this process's stdin and stdout
+    #[command(after_help = "Examples:\n  countersign pack mcp serve")]
     Serve {
         /// Tokens are good in every process that names the same session
         #[arg(long, default_value = "pack", value_name = "NAME")]
