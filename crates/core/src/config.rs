@@ -11,7 +11,6 @@ mod explain;
 mod glob;
 mod input;
 mod lint;
-mod nearest;
 mod question;
 mod reading;
 mod rule;

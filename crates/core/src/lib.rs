@@ -14,6 +14,7 @@ pub mod grant;
 pub mod ids;
 pub mod intent;
 pub mod mode;
+pub mod nearest;
 pub mod plan;
 pub mod preview;
 pub mod record;

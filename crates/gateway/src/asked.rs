@@ -5,6 +5,7 @@ use countersign_core::call::{ArgumentFault, Arguments};
 use countersign_core::confirm::Brought;
 use countersign_core::ids::FullName;
 use countersign_core::intent::{Door, Spoken, Variant};
+use countersign_core::nearest::nearest;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::strict_json;
 use countersign_wire::raw::{self, Raw};
@@ -78,10 +79,7 @@ fn fields(
     for (name, value) in raw::members(object) {
         let shown = format!("{inside}{name}");
         if !known.contains(&name.as_ref()) {
-            let near = known
-                .iter()
-                .min_by_key(|word| distance(word, &name))
-                .filter(|word| distance(word, &name) <= 3);
+            let near = nearest(&name, known.iter().copied());
             let why = match near {
                 Some(near) => format!("is not known here; did you mean `{inside}{near}`?"),
                 None => "is not known here".to_owned(),
@@ -99,25 +97,6 @@ fn fields(
         }
     }
     Ok(read)
-}
-
-/// Edit distance, for "did you mean".
-pub fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.chars().take(64).enumerate() {
-        let mut diagonal = i;
-        let mut left_cell = i + 1;
-        let mut next = vec![left_cell];
-        for (b, above) in right.iter().zip(row.iter().skip(1)) {
-            let cell = (diagonal + usize::from(a != *b)).min(above + 1).min(left_cell + 1);
-            diagonal = *above;
-            left_cell = cell;
-            next.push(cell);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 fn text(fields: &Map<String, Value>, name: &str, inside: &str) -> Result<Option<String>, Refusal> {
@@ -310,14 +289,5 @@ mod tests {
         assert_eq!(asked.brought.token.as_deref(), Some("t"));
         let kept = Asked::direct(FullName::new("a", "b"), true, &params).unwrap();
         assert_eq!(kept.arguments.canonical(), r#"{"preview":false,"z":1}"#);
-    }
-
-    #[test]
-    fn distances() {
-        for (left, right, expect) in
-            [("mode", "mdoe", 2), ("", "abc", 3), ("same", "same", 0), ("kitten", "sitting", 3)]
-        {
-            assert_eq!(distance(left, right), expect, "{left} {right}");
-        }
     }
 }

@@ -7,7 +7,6 @@ use serde_json::{Map, Value as Json, json};
 
 use super::diagnostic::{Problem, tick};
 use super::input::{self, Input, Presence, Shape};
-use super::nearest::nearest;
 use super::reading::{Reader, Section};
 use super::source::Place;
 use super::template::{self, Gaps, Piece, Template};
@@ -16,6 +15,7 @@ use super::upstream::{Pair, environment};
 use crate::confirm::{Kind, Strength};
 use crate::effect::Effect;
 use crate::ids::ToolName;
+use crate::nearest::nearest;
 use crate::words::words;
 
 words! {

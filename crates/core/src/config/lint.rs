@@ -4,12 +4,12 @@
 use super::Config;
 use super::diagnostic::{Diagnostic, Problem, Severity, tick};
 use super::glob::Pattern;
-use super::nearest::nearest;
 use super::rule::{Author, RuleOrigin};
 use super::source::Place;
 use super::upstream::{Upstream, UpstreamKind, nearest_upstream};
 use crate::confirm::{Kind, Strength};
 use crate::effect::Effect;
+use crate::nearest::nearest;
 use crate::rules::{Field, Rule, RuleName};
 
 /// Everything about the rules and tools that is surely not meant.

@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::diagnostic::{Diagnostic, Problem, Severity, tick};
-use super::nearest::nearest;
 use super::source::{Files, Place};
 use super::tree::{Node, Table, Value};
 use crate::duration;
+use crate::nearest::nearest;
 use crate::words::{UnknownWord, choices};
 
 /// Whether a file is read alone or as part of the whole: only the whole can miss something.

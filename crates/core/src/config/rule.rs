@@ -170,7 +170,7 @@ fn condition(reader: &mut Reader<'_>, node: &Node) -> Option<Condition> {
                 reader.place_inside(node.place, offset, word)
             });
             let help = match unknown_name(&why) {
-                Some(name) => match super::nearest::nearest(name, crate::rules::VARIABLES) {
+                Some(name) => match crate::nearest::nearest(name, crate::rules::VARIABLES) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("an argument is `args.{name}`"),
                 },

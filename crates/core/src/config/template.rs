@@ -4,11 +4,11 @@
 use std::fmt;
 
 use super::diagnostic::{Diagnostic, Problem, Severity, tick};
-use super::nearest::nearest;
 use super::reading::Reader;
 use super::source::{Files, Place};
 use super::tree::Node;
 use crate::ids::Secret;
+use crate::nearest::nearest;
 use crate::words::words;
 
 words! {

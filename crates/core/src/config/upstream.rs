@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::command::{self, CommandTool};
 use super::diagnostic::{Problem, tick};
-use super::nearest::nearest;
 use super::reading::{Reader, Section};
 use super::source::Place;
 use super::template::{self, Gaps, Piece, Template};
 use super::tree::{Entry, Node, Table};
 use crate::ids::UpstreamId;
+use crate::nearest::nearest;
 use crate::words::words;
 
 words! {

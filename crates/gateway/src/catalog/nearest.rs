@@ -1,5 +1,7 @@
 //! "Did you mean": the names nearest to one that does not exist, with bounded work however many names there are.
 
+use countersign_core::nearest::letters_apart;
+
 /// Characters of a name that are compared.
 const COMPARED: usize = 64;
 /// How many names are compared letter by letter: a mistyped name must not cost more than a call.
@@ -19,7 +21,7 @@ pub(super) fn nearest<'n>(
         // Letters one has and the other lacks are the least distance there can be.
         .filter(|(other, _)| unlike(&wanted, other) <= reach)
         .take(MOST_COMPARED)
-        .map(|(other, name)| (distance(&wanted, &other), name))
+        .map(|(other, name)| (letters_apart(&wanted, &other), name))
         .filter(|(far, _)| *far <= reach)
         .collect();
     found.sort_unstable();
@@ -48,30 +50,6 @@ fn unlike(left: &[char], right: &[char]) -> usize {
     let more: i32 = balance.iter().filter(|left| **left > 0).sum();
     let less: i32 = balance.iter().filter(|left| **left < 0).sum();
     usize::try_from(more.max(-less)).unwrap_or(usize::MAX)
-}
-
-/// Letters to insert, drop, replace, or swap with their neighbour.
-fn distance(left: &[char], right: &[char]) -> usize {
-    let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=right.len()).collect();
-    let mut left_before = None;
-    for (row, one) in left.iter().enumerate() {
-        let mut here = Vec::with_capacity(right.len() + 1);
-        here.push(row + 1);
-        let mut right_before = None;
-        for (column, other) in right.iter().enumerate() {
-            let replace = at(&above, column) + usize::from(one != other);
-            let change = (at(&above, column + 1) + 1).min(at(&here, column) + 1).min(replace);
-            let swapped = left_before == Some(other) && right_before == Some(one);
-            let swap = if swapped { at(&before, column.wrapping_sub(1)) + 1 } else { usize::MAX };
-            here.push(change.min(swap));
-            right_before = Some(other);
-        }
-        left_before = Some(one);
-        before = std::mem::replace(&mut above, here);
-    }
-    above.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

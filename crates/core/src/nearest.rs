@@ -1,7 +1,7 @@
 //! "Did you mean": the known name nearest to what was written, if one is near enough.
 
 /// The nearest of the known names; none if a third of the letters would have to change.
-pub(super) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let written = plain(written);
     let most = (written.chars().count() / 3).max(1);
@@ -13,10 +13,15 @@ pub(super) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
         .map(|(_, name)| name)
 }
 
-/// Letters to insert, drop, replace or swap with their neighbour.
+/// Letters to insert, drop, replace or swap with their neighbour; of the first 64.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().take(64).collect();
     let right: Vec<char> = right.chars().take(64).collect();
+    letters_apart(&left, &right)
+}
+
+/// The same between texts that are letters already: whoever compares many bounds their length and number first.
+pub fn letters_apart(left: &[char], right: &[char]) -> usize {
     let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=right.len()).collect();
