@@ -118,8 +118,8 @@ fn weigh<'h>(
         style,
         warnings,
         rules,
-        // Nothing refuses between here and the verdict but what carries this record along.
-        record: record.clone(),
+        // Nothing refuses between here and the verdict but what carries this record along: the arguments move.
+        record: CallRecord { arguments: std::mem::take(&mut record.arguments), ..record.clone() },
     };
     Ok(Weighed { draft, held })
 }

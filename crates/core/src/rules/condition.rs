@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use cel::common::types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString};
+use cel::common::value::Val;
 use cel::{Context, Env, Program};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -225,7 +227,7 @@ impl World {
     fn of_values(maps: [&Map<String, Value>; 4], mode: Mode, now: Timestamp) -> Self {
         let mut context = Context::with_env(Arc::clone(&ENV));
         for (name, members) in ["args", "tool", "caller", "intent"].into_iter().zip(maps) {
-            context.add_variable_from_value(name, cel_map(members));
+            context.add_variable_as_val(name, cel_map(members));
         }
         context.add_variable_from_value("mode", mode.as_str());
         let nanos = u32::try_from(now.subsec_nanosecond().max(0)).unwrap_or(0);
@@ -235,26 +237,27 @@ impl World {
     }
 }
 
-/// JSON as CEL sees it: whole numbers are int, so that `args.amount > 10000` works as written.
-fn cel_value(value: &Value) -> cel::Value {
+/// JSON as CEL sees it: whole numbers are int, so that `args.amount > 10000` works as written. Built in one pass: the
+/// crate's own way over its `Value` copies every map once for each level it is nested.
+fn cel_value(value: &Value) -> Box<dyn Val> {
     match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(truth) => cel::Value::Bool(*truth),
+        Value::Null => Box::new(CelNull),
+        Value::Bool(truth) => Box::new(CelBool::from(*truth)),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) => cel::Value::Int(whole),
-            (None, Some(real)) => cel::Value::Float(real),
-            (None, None) => cel::Value::Null,
+            (Some(whole), _) => Box::new(CelInt::from(whole)),
+            (None, Some(real)) => Box::new(CelDouble::from(real)),
+            (None, None) => Box::new(CelNull),
         },
-        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
-        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(cel_value).collect())),
+        Value::String(text) => Box::new(CelString::from(text.clone())),
+        Value::Array(items) => Box::new(CelList::from(items.iter().map(cel_value).collect::<Vec<_>>())),
         Value::Object(members) => cel_map(members),
     }
 }
 
-fn cel_map(members: &Map<String, Value>) -> cel::Value {
-    let members: HashMap<String, cel::Value> =
-        members.iter().map(|(name, member)| (name.clone(), cel_value(member))).collect();
-    cel::Value::from(members)
+fn cel_map(members: &Map<String, Value>) -> Box<dyn Val> {
+    let members: HashMap<CelMapKey<'static>, Box<dyn Val>> =
+        members.iter().map(|(name, member)| (CelMapKey::from(name.clone()), cel_value(member))).collect();
+    Box::new(CelMap::from(members))
 }
 
 #[cfg(test)]
