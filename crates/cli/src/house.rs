@@ -42,7 +42,7 @@ where
     W: Future<Output = Result<T, Trouble>>,
 {
     runtime()?.block_on(async {
-        let options = ConnectOptions { readers: 1, ..ConnectOptions::default() };
+        let options = ConnectOptions { readers: 1, ..records::options(url) };
         let store = Store::connect(url, options).await.map_err(|fault| records::trouble(&fault, url))?;
         work(store).await
     })
@@ -81,7 +81,7 @@ impl Blueprint {
         runtime()?.block_on(async {
             let url = &self.url;
             let fault = |fault| records::trouble(&fault, url);
-            let store = Store::connect(url, ConnectOptions::default()).await.map_err(fault)?;
+            let store = Store::connect(url, records::options(url)).await.map_err(fault)?;
             let assembled = assemble(&self.config, store.clone(), self.around.clone());
             let (house, _keeper, _assembly) = assembled.map_err(|cannot| {
                 let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());

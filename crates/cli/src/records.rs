@@ -14,6 +14,7 @@ use countersign_store::{ConnectOptions, Store, StoreFault, StoreUrl};
 use crate::answer::{Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file;
+use crate::environment;
 
 /// What holds where nobody says otherwise.
 pub(crate) const DEFAULT: &str = "sqlite:countersign.db";
@@ -48,6 +49,18 @@ fn parse(text: &str) -> Result<StoreUrl, Trouble> {
     })
 }
 
+/// How a store is opened. Beside a SQLite file lies its signing key; for PostgreSQL this machine's key lies with our
+/// configuration, so that checkpoints are signed there as well.
+pub(crate) fn options(url: &StoreUrl) -> ConnectOptions {
+    let key_file = match url {
+        StoreUrl::Postgres(_) => environment::config_folder().map(|folder| folder.join("countersign")),
+        StoreUrl::Sqlite(_) | StoreUrl::Memory => None,
+    };
+    // A folder that can't be made leaves the store without a key, and signing says so.
+    let key_file = key_file.filter(|folder| fs::create_dir_all(folder).is_ok());
+    ConnectOptions { key_file: key_file.map(|folder| folder.join("ledger.key")), ..ConnectOptions::default() }
+}
+
 /// Opens a store that is already there and works on it.
 pub(crate) fn with<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, Trouble>
 where
@@ -60,7 +73,7 @@ where
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
     runtime.block_on(async {
-        let options = ConnectOptions { readers: 1, ..ConnectOptions::default() };
+        let options = ConnectOptions { readers: 1, ..options(url) };
         let store = Store::connect(url, options).await.map_err(|fault| trouble(&fault, url))?;
         work(store).await
     })

@@ -183,7 +183,7 @@ impl Served {
                 Reads::Soon => ReadRows::Soon,
                 Reads::Sync => ReadRows::Sync,
             },
-            ..ConnectOptions::default()
+            ..records::options(&self.store)
         };
         let store =
             Store::connect(&self.store, options).await.map_err(|fault| records::trouble(&fault, &url))?;
