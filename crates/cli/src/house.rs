@@ -15,6 +15,7 @@ use countersign_store::{ConnectOptions, Store, StoreUrl};
 use crate::answer::{Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file::{self, ConfigFiles};
+use crate::natives::Own;
 use crate::output::{Progress, Voice};
 use crate::{environment, records};
 
@@ -68,6 +69,7 @@ impl Blueprint {
         let around = Surroundings {
             ambient: environment::all(),
             folder: absolute(&files.folder),
+            natives: Some(Arc::new(Own)),
             ..Surroundings::default()
         };
         Ok(Self { config, url: records::locate(None, cli)?, files, around })

@@ -8,6 +8,7 @@ mod config_file;
 mod environment;
 mod exit;
 mod house;
+mod natives;
 mod output;
 mod person;
 mod records;

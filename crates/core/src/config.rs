@@ -11,6 +11,7 @@ mod explain;
 mod glob;
 mod input;
 mod lint;
+mod native;
 mod question;
 mod reading;
 mod rule;
@@ -139,8 +140,10 @@ fn read_whole(reader: &mut Reader<'_>, root: &Table) -> Config {
     reader.unknown_keys(root, "the file", &SECTIONS);
     let gateway = sections::gateway(reader, root);
     let upstreams = upstream::read_all(reader, root);
-    let mut rules = rule::read_all(reader, root);
+    let mut rules = native::before(&upstreams);
+    rules.extend(rule::read_all(reader, root));
     rules.extend(rule::of_tools(reader.files, &upstreams));
+    rules.extend(native::after(&upstreams));
     let (rules, origins): (Vec<_>, Vec<_>) = rules.into_iter().unzip();
     Config {
         rules: rule::compile(reader, root, rules, gateway.unlisted),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::config::{Config, Pair, Template, Upstream as Written, UpstreamKind};
+use countersign_core::config::{Config, NativeKind, Pair, Template, Upstream as Written, UpstreamKind};
 use countersign_core::ids::{Secret, UpstreamId};
 use countersign_store::Store;
 use countersign_wire::frame::Limits;
@@ -23,6 +23,7 @@ use crate::upstreams::Upstream;
 use crate::upstreams::command::{self, CommandUpstream};
 use crate::upstreams::environment::{self, Variable};
 use crate::upstreams::mcp::{McpUpstream, Settings};
+use crate::upstreams::native::{Ground, Native, NativeUpstream, Natives};
 
 /// How long a call may take where nobody says.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -36,6 +37,8 @@ pub struct Surroundings {
     pub folder: PathBuf,
     /// Where a person decides, if there is a desk.
     pub desk_url: Option<String>,
+    /// Who makes the upstreams of our own.
+    pub natives: Option<Arc<dyn Natives>>,
 }
 
 /// What the configuration asks for and this program can't give.
@@ -71,11 +74,11 @@ pub fn assemble(
     around: Surroundings,
 ) -> Result<(Arc<House>, Arc<Keeper>, Assembly), CannotBuild> {
     let runs = Runs::new(store.clone(), around.folder.join("runs"));
-    let house = Arc::new(House::new(store, Law::of(config, &around)));
+    let house = Arc::new(House::new(store.clone(), Law::of(config, &around)));
     let (tell, told) = mpsc::unbounded_channel();
     let keeper = Arc::new(Keeper::new(Arc::clone(&house), Vec::new()));
     house.kept_by(&keeper);
-    let mut assembly = Assembly { around, ear: Arc::new(Ear(tell)), runs, written: Vec::new() };
+    let mut assembly = Assembly { around, store, ear: Arc::new(Ear(tell)), runs, written: Vec::new() };
     let (upstreams, terms, _) = assembly.build(config, &Upstreams::new())?;
     house.upstreams.store(Arc::new(upstreams));
     keeper.serve(terms);
@@ -89,6 +92,7 @@ pub fn assemble(
 /// What is needed to put the house together again when its configuration changes.
 pub struct Assembly {
     around: Surroundings,
+    store: Store,
     ear: Arc<Ear>,
     runs: Arc<Runs>,
     written: Vec<Written>,
@@ -140,9 +144,8 @@ impl Assembly {
             upstreams.insert(written.id.clone(), upstream);
             let reach = match &written.kind {
                 UpstreamKind::Http { .. } => Reach::Http,
-                UpstreamKind::Stdio { .. } | UpstreamKind::Command { .. } | UpstreamKind::Native { .. } => {
-                    Reach::Elsewhere
-                }
+                UpstreamKind::Stdio { .. } | UpstreamKind::Command { .. } => Reach::Elsewhere,
+                UpstreamKind::Native { .. } => Reach::Here,
             };
             let of_list =
                 Terms { trust: written.trust, prefix: written.prefix, every: written.relist, reach };
@@ -166,9 +169,33 @@ impl Assembly {
             let made = made.map_err(|why| CannotBuild { upstream: written.id.to_string(), why })?;
             return Ok(Arc::new(made));
         }
+        if let UpstreamKind::Native { kind, folder } = &written.kind {
+            let native = self.native(*kind, folder.as_ref(), &id);
+            let native = native.map_err(|why| CannotBuild { upstream: written.id.to_string(), why })?;
+            return Ok(Arc::new(NativeUpstream::new(id, native)));
+        }
         let mut settings = Settings::new(spec(written, &self.around)?, identity());
         settings.limits = frame_limits(config);
         Ok(Arc::new(McpUpstream::new(id, settings, Arc::clone(&self.ear) as _)))
+    }
+
+    fn native(
+        &self,
+        kind: NativeKind,
+        folder: Option<&Template>,
+        id: &UpstreamId,
+    ) -> Result<Arc<dyn Native>, String> {
+        let makes = self.around.natives.as_ref().ok_or("nobody here makes upstreams of our own")?;
+        let own_folder = match folder {
+            Some(folder) => {
+                let text = folder.text().ok_or_else(|| format!("`{}` is not resolved", folder.shown()))?;
+                Some(self.around.folder.join(text.expose()))
+            }
+            None => None,
+        };
+        let ground =
+            Ground { id, store: &self.store, folder: &self.around.folder, own_folder: own_folder.as_deref() };
+        makes.make(kind, ground)
     }
 }
 
@@ -217,9 +244,8 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
             }
             Ok(Spec::Http(spec))
         }
-        UpstreamKind::Command { .. } => Err(cannot("it is no MCP server".to_owned())),
-        UpstreamKind::Native { kind } => {
-            Err(cannot(format!("the native upstream `{kind}` is not in this version")))
+        UpstreamKind::Command { .. } | UpstreamKind::Native { .. } => {
+            Err(cannot("it is no MCP server".to_owned()))
         }
     }
 }

@@ -12,7 +12,7 @@ use countersign_wire::frame::Notification;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use crate::catalog::{Catalog, Headers, PinChange, Pinned, Roster, Source, plan_pins};
+use crate::catalog::{Catalog, Headers, PinChange, PinPlan, Pinned, Roster, Source, plan_pins};
 use crate::house::House;
 use crate::upstreams::mcp::News;
 use crate::upstreams::{Health, UpstreamFault};
@@ -40,6 +40,8 @@ pub enum Reach {
     Http,
     /// Any other way.
     Elsewhere,
+    /// It is part of this program.
+    Here,
 }
 
 /// What an upstream said outside of any request.
@@ -233,7 +235,11 @@ impl Keeper {
         // One at a time from here: two lists of one upstream must not cross.
         let mut known = self.known.lock().await;
         let pins = self.house.store.pins(id).await?;
-        let plan = plan_pins(terms.trust, &pins, &roster.sound());
+        let plan = match terms.reach {
+            // Whoever trusts this program trusts its own definitions; a newer one may have others.
+            Reach::Here => PinPlan::all_accepted(&roster.sound()),
+            Reach::Http | Reach::Elsewhere => plan_pins(terms.trust, &pins, &roster.sound()),
+        };
         if self.record(id, &plan.changes).await? == Recorded::NotAll {
             return Ok(());
         }
@@ -309,7 +315,7 @@ impl Keeper {
 fn headers(reach: Reach, health: &Health) -> Headers {
     match (reach, health.era) {
         (Reach::Http, Some("modern")) => Headers::Mirrored,
-        (Reach::Http | Reach::Elsewhere, _) => Headers::Plain,
+        (Reach::Http | Reach::Elsewhere | Reach::Here, _) => Headers::Plain,
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod command;
 pub mod environment;
 pub mod mcp;
+pub mod native;
 
 use std::sync::Arc;
 use std::time::Duration;

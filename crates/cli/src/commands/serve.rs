@@ -24,6 +24,7 @@ use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, 
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file::{self, ConfigFiles};
+use crate::natives::Own;
 use crate::{environment, records};
 
 /// What `serve` takes.
@@ -166,6 +167,7 @@ impl Served {
                 ambient: environment::all(),
                 folder: absolute(&files.folder),
                 desk_url: None,
+                natives: Some(Arc::new(Own)),
             },
             http: args.http.map(|address| address.unwrap_or(config.gateway.listen)),
             local,

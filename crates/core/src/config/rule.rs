@@ -32,6 +32,8 @@ pub enum Author {
     Rules,
     /// A command tool.
     Tool,
+    /// An upstream of our own.
+    Native,
 }
 
 impl RuleOrigin {

@@ -114,6 +114,8 @@ pub enum UpstreamKind {
     Native {
         /// Which.
         kind: NativeKind,
+        /// Where it works or keeps its data, if not where it usually does.
+        folder: Option<Template>,
     },
 }
 
@@ -125,7 +127,7 @@ const KINDS: [(&str, &[&str]); 4] = [
     ("command", &["args", "env", "cwd"]),
     ("url", &["headers", "bearer"]),
     ("tools", &["env", "cwd"]),
-    ("kind", &[]),
+    ("kind", &["folder"]),
 ];
 
 pub(super) fn read_all(reader: &mut Reader<'_>, root: &Table) -> Vec<Upstream> {
@@ -257,8 +259,9 @@ fn read_kind(reader: &mut Reader<'_>, entry: &Entry, table: &Table, marker: &str
             Some(UpstreamKind::Command { tools, env, cwd })
         }
         _ => {
+            let folder = text(reader, "folder", "\"/srv/work\"");
             let kind = reader.word(table.get("kind")?, "kind", "\"memory\"")?;
-            Some(UpstreamKind::Native { kind })
+            Some(UpstreamKind::Native { kind, folder })
         }
     }
 }
@@ -319,7 +322,7 @@ impl Upstream {
                 let env = env.iter_mut().map(|(_, value)| value);
                 tools.iter_mut().flat_map(CommandTool::templates).chain(env).chain(cwd).collect()
             }
-            UpstreamKind::Native { kind: _ } => Vec::new(),
+            UpstreamKind::Native { kind: _, folder } => folder.iter_mut().collect(),
         }
     }
 }

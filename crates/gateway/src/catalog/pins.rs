@@ -50,6 +50,14 @@ pub struct PinPlan {
     pub changes: Vec<PinChange>,
 }
 
+impl PinPlan {
+    /// Every listed tool is accepted as it is, and nothing has to be stored.
+    pub fn all_accepted(listed: &[Arc<Tool>]) -> Self {
+        let standings = listed.iter().map(|tool| (tool.name.clone(), Pinned::Accepted)).collect();
+        Self { standings, changes: Vec::new() }
+    }
+}
+
 /// Compares an upstream's list with its pins. An upstream without any pin is seen for the first time: its tools are accepted
 /// as they are where the configuration trusts it. Everything that comes later waits. Pins of tools that vanished are kept.
 pub fn plan_pins(trust: Trust, pins: &[Pin], listed: &[Arc<Tool>]) -> PinPlan {

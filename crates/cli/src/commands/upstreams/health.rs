@@ -131,7 +131,7 @@ fn kind(written: &Written) -> String {
         }
         UpstreamKind::Http { url, .. } => url.shown(),
         UpstreamKind::Command { tools, .. } => plural(tools.len(), "command tool"),
-        UpstreamKind::Native { kind } => format!("native {kind}"),
+        UpstreamKind::Native { kind, .. } => format!("native {kind}"),
     }
 }
 

@@ -142,7 +142,7 @@ fn every_section_and_upstream_key() {
     assert_eq!((one.trust, one.start, one.prefix), (Trust::Review, Start::Eager, Prefix::None));
     assert_eq!((one.relist, one.timeout), (Duration::from_secs(60), Some(Duration::from_secs(30))));
     let native = good("[upstreams.notes]\nkind = \"memory\"\n");
-    assert_eq!(native.upstreams[0].kind, UpstreamKind::Native { kind: NativeKind::Memory });
+    assert_eq!(native.upstreams[0].kind, UpstreamKind::Native { kind: NativeKind::Memory, folder: None });
     assert_eq!(native.upstreams[0].relist, Duration::from_secs(600));
 }
 

@@ -1,0 +1,152 @@
+//! What is said about the tools of our own upstreams before anybody writes a rule: who may call them, what they do, which tool shows
+//! what another would do. Rules like any other, so that `policy explain` names them; it says nothing about how they work.
+
+use super::rule::{Author, RuleOrigin};
+use super::upstream::{NativeKind, Upstream, UpstreamKind};
+use crate::effect::Effect;
+use crate::role::Role;
+use crate::rules::{PreviewRule, Rule};
+
+/// Something said of some tools of a kind.
+struct Said {
+    /// The tools' own names, as globs.
+    tools: &'static [&'static str],
+    role: Option<Role>,
+    effect: Option<Effect>,
+    preview: Option<Shows>,
+}
+
+/// A companion tool that shows what would change, and the parts of its answer that must not differ.
+struct Shows {
+    tool: &'static str,
+    digest: &'static [&'static str],
+}
+
+const SILENT: Said = Said { tools: &[], role: None, effect: None, preview: None };
+
+/// What no rule of a user can take back: who may call a tool.
+fn firm(kind: NativeKind) -> &'static [Said] {
+    match kind {
+        // An allow-list: what is not named first is for people only.
+        NativeKind::Memory => {
+            const {
+                &[
+                    Said {
+                        tools: &[
+                            "store",
+                            "recall",
+                            "recall_decisions",
+                            "recall_ideas",
+                            "brief",
+                            "brief_file",
+                            "explore",
+                            "explore_*",
+                            "session_start",
+                            "session_log",
+                            "session_end",
+                            "get_route",
+                        ],
+                        role: Some(Role::Agent),
+                        ..SILENT
+                    },
+                    Said { tools: &["*"], role: Some(Role::Human), ..SILENT },
+                ]
+            }
+        }
+        NativeKind::Pack | NativeKind::Demo => &[],
+    }
+}
+
+/// What holds where no rule says otherwise.
+fn usual(kind: NativeKind) -> &'static [Said] {
+    match kind {
+        NativeKind::Pack => {
+            const {
+                &[
+                    Said {
+                        tools: &["deploy_apply"],
+                        preview: Some(Shows { tool: "deploy", digest: &["data.changes"] }),
+                        ..SILENT
+                    },
+                    Said {
+                        tools: &["deploy_apply", "rollback", "evolve_restore"],
+                        effect: Some(Effect::Destructive),
+                        ..SILENT
+                    },
+                    Said { tools: &["evolve_propose"], effect: Some(Effect::Write), ..SILENT },
+                ]
+            }
+        }
+        NativeKind::Memory | NativeKind::Demo => &[],
+    }
+}
+
+/// Rules in front of all written ones.
+pub(super) fn before(upstreams: &[Upstream]) -> Vec<(Rule, RuleOrigin)> {
+    of_all(upstreams, firm)
+}
+
+/// Rules behind all written ones.
+pub(super) fn after(upstreams: &[Upstream]) -> Vec<(Rule, RuleOrigin)> {
+    of_all(upstreams, usual)
+}
+
+fn of_all(upstreams: &[Upstream], said: fn(NativeKind) -> &'static [Said]) -> Vec<(Rule, RuleOrigin)> {
+    let mut rules = Vec::new();
+    for upstream in upstreams {
+        let UpstreamKind::Native { kind, .. } = &upstream.kind else { continue };
+        rules.extend(said(*kind).iter().map(|said| rule(upstream, *kind, said)));
+    }
+    rules
+}
+
+fn rule(upstream: &Upstream, kind: NativeKind, said: &Said) -> (Rule, RuleOrigin) {
+    let globs: Vec<String> = said.tools.iter().map(|tool| format!("{}:{tool}", upstream.id)).collect();
+    let globs: Vec<&str> = globs.iter().map(String::as_str).collect();
+    let mut rule = Rule::named(format!("built-in ({kind})"), &globs);
+    rule.role = said.role;
+    rule.effect = said.effect;
+    rule.preview = said.preview.as_ref().map(|shows| PreviewRule::Companion {
+        tool: shows.tool.to_owned(),
+        digest: shows.digest.iter().map(|path| (*path).to_owned()).collect(),
+    });
+    let places = vec![upstream.place; globs.len()];
+    let origin =
+        RuleOrigin { place: upstream.place, globs: places, fields: Vec::new(), author: Author::Native };
+    (rule, origin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Source, parse};
+    use crate::role::Role;
+
+    /// The role a tool ends up with, first match first.
+    fn role(text: &str, tool: &str) -> Option<Role> {
+        let config = parse(&[Source::new("t.toml", text)]).unwrap();
+        let matching = config.rules.matching(&tool.parse().unwrap());
+        matching.into_iter().find_map(|index| config.rules.rules()[index].role)
+    }
+
+    #[test]
+    fn a_memory_tool_nobody_classified_is_for_people_only() {
+        let text = "[upstreams.notes]\nkind = \"memory\"\n[[rules]]\nmatch = \"*\"\nrole = \"agent\"\n";
+        assert_eq!(role(text, "notes:recall"), Some(Role::Agent));
+        assert_eq!(role(text, "notes:explore_rooms"), Some(Role::Agent));
+        for tool in ["notes:approve", "notes:store_direct", "notes:something_new"] {
+            assert_eq!(role(text, tool), Some(Role::Human), "{tool}");
+        }
+        assert_eq!(role(text, "other:approve"), Some(Role::Agent));
+    }
+
+    #[test]
+    fn deploying_is_previewed_by_its_companion_unless_a_rule_says_otherwise() {
+        let text = "[upstreams.pack]\nkind = \"pack\"\nfolder = \"assets\"\n";
+        let config = parse(&[Source::new("t.toml", text)]).unwrap();
+        let name = "pack:deploy_apply".parse().unwrap();
+        let matching = config.rules.matching(&name);
+        let rules: Vec<_> = matching.into_iter().map(|index| &config.rules.rules()[index]).collect();
+        assert!(rules.iter().any(|rule| rule.preview.is_some()), "{rules:?}");
+        assert!(rules.iter().all(|rule| rule.name.0 == "built-in (pack)"), "{rules:?}");
+    }
+}
