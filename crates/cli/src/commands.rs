@@ -26,7 +26,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
         // Its envelopes are those of `agentpack`, which it prints itself.
         Command::Pack(args) => return pack::run(args, voice),
         Command::Activity(activity) => activity::run(activity, cli, voice),
-        Command::Policy { policy } => policy::run(policy, cli),
+        Command::Policy { policy } => policy::run(policy, cli, voice),
         Command::Plans(args) => plans::run(args, cli, voice),
         Command::Approve(args) => approve::run(args, cli, voice),
         Command::Reject(args) => reject::run(args, cli, voice),

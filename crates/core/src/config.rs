@@ -16,6 +16,7 @@ mod question;
 mod reading;
 mod rule;
 mod sections;
+mod simulate;
 mod source;
 mod template;
 mod tree;
@@ -35,6 +36,7 @@ pub use sections::{
     AgentAuth, ConfirmSection, DeskSection, Gateway, IntentSection, LedgerSection, LimitsSection, Reads,
     Surface,
 };
+pub use simulate::{Change, Decision, Past, Recorded, Replayed, replay};
 pub use source::{Files, Place, Source};
 pub use template::{Origin, Piece, Reference, Template};
 pub use upstream::{NativeKind, Pair, Prefix, Start, Trust, Upstream, UpstreamKind};
@@ -86,12 +88,27 @@ const SECTIONS: [&str; 10] = [
 
 /// Reads a configuration from one or several files, or says everything that is wrong with them.
 pub fn parse(sources: &[Source]) -> Result<Config, Vec<Diagnostic>> {
+    parse_from(sources, 0)
+}
+
+/// Reads a configuration with new files over it, whose rules stand instead of the present ones: what `policy simulate`
+/// compares with.
+pub fn parse_instead(present: &[Source], new: &[Source]) -> Result<Config, Vec<Diagnostic>> {
+    let sources: Vec<Source> = present.iter().chain(new).cloned().collect();
+    parse_from(&sources, present.len())
+}
+
+/// Reads files into one. Rules and tests of those before `ruled` do not count.
+fn parse_from(sources: &[Source], ruled: usize) -> Result<Config, Vec<Diagnostic>> {
     let files = Arc::new(Files::new(sources));
     let mut found = Vec::new();
     let mut whole = Table::default();
     for file in 0..sources.len() {
-        let (table, mut wrong) = read_file(&files, file);
+        let (mut table, mut wrong) = read_file(&files, file);
         found.append(&mut wrong);
+        if file < ruled {
+            table.entries.retain(|entry| !matches!(entry.key.as_str(), "rules" | "tests"));
+        }
         tree::overlay_file(&mut whole, table);
     }
     let breaks: Vec<Diagnostic> =

@@ -66,6 +66,8 @@ fn weigh<'h>(
         configured: law.configured_mode,
     }
     .resolve();
+    // Also of a call that is refused before its mode is judged: whoever replays the ledger needs it.
+    record.mode = own_mode.is_ok().then_some(mode);
     let spoken = call.intent.declare(call.door);
     let facts = Facts {
         name: &call.name,
@@ -102,7 +104,6 @@ fn weigh<'h>(
     check_rules(&call, law, &rules, classified.effect, now)?;
     let need = need(&call, &rules, kind)?;
     own_mode?;
-    record.mode = Some(mode);
     check_mode(&call, mode)?;
     if let Some(held) = held {
         check_unchanged(held, &call, &tool, &rules, classified.effect)?;

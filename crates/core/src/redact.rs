@@ -107,6 +107,29 @@ impl Redactor {
     }
 }
 
+/// The top-level arguments in which something was replaced; none where nothing was, all of them where the whole was.
+pub fn redacted_names(arguments: &Value) -> Vec<String> {
+    match arguments {
+        Value::Object(members) => {
+            members.iter().filter(|(_, member)| is_redacted(member)).map(|(name, _)| name.clone()).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Vec::new(),
+    }
+}
+
+/// Whether something in the value was replaced.
+pub fn is_redacted(value: &Value) -> bool {
+    match value {
+        Value::String(text) => {
+            let digest = text.strip_prefix("[redacted sha256:").and_then(|rest| rest.strip_suffix(']'));
+            digest.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        }
+        Value::Array(items) => items.iter().any(is_redacted),
+        Value::Object(members) => members.values().any(is_redacted),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 fn looks_secret(text: &str) -> bool {
     // Closed by default: if the patterns could not be built, nothing is known to be harmless.
     text.len() >= 12 && KNOWN.as_ref().is_none_or(|known| known.is_match(text))

@@ -11,6 +11,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::Value;
 
 pub use condition::{BadCondition, Condition, Facts, VARIABLES};
+pub use names::Reads;
 pub use resolution::{DecidedBy, Field, Resolution, RuleFault};
 
 use crate::confirm::{Kind, Strength};

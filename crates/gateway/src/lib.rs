@@ -19,6 +19,7 @@ pub mod runs;
 pub mod schema;
 pub mod search;
 pub mod service;
+pub mod simulate;
 pub mod surfaces;
 pub mod upstreams;
 pub mod waiting;

@@ -2,12 +2,14 @@
 
 pub(crate) mod check;
 pub(crate) mod explain;
+pub(crate) mod simulate;
 pub(crate) mod test;
 
 use clap::Subcommand;
 
 use crate::answer::Outcome;
 use crate::cli::Cli;
+use crate::output::Voice;
 
 /// The commands about a configuration.
 #[derive(Subcommand, Debug)]
@@ -18,6 +20,9 @@ pub(crate) enum Policy {
     /// Say what would happen to one call, and which rule decided each part of it
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Explain),
+    /// Replay the ledger through new rules, and say every decision that would change
+    #[command(after_help = simulate::EXAMPLES)]
+    Simulate(simulate::Simulate),
     /// Run the `[[tests]]` of a configuration
     #[command(after_help = test::EXAMPLES)]
     Test(test::Test),
@@ -29,16 +34,18 @@ impl Policy {
         match self {
             Policy::Check => "policy.check",
             Policy::Explain(_) => "policy.explain",
+            Policy::Simulate(_) => "policy.simulate",
             Policy::Test(_) => "policy.test",
         }
     }
 }
 
 /// Runs one of them.
-pub(crate) fn run(policy: &Policy, cli: &Cli) -> Outcome {
+pub(crate) fn run(policy: &Policy, cli: &Cli, voice: Voice) -> Outcome {
     match policy {
         Policy::Check => check::run(cli),
         Policy::Explain(args) => explain::run(args, cli),
+        Policy::Simulate(args) => simulate::run(args, cli, voice),
         Policy::Test(args) => test::run(args, cli),
     }
 }

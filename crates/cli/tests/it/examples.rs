@@ -32,6 +32,7 @@ fn every_command_has_examples_and_they_work() {
     assert!(found.len() >= 11, "{} commands", found.len());
     world.write("countersign.toml", GOOD);
     world.write("policy-tests.toml", "[[tests]]\ntool = \"a:b\"\nexpect = { verdict = \"explain\" }\n");
+    world.write("new-rules.toml", "[[rules]]\nmatch = \"github:delete_*\"\ndeny = \"not any more\"\n");
     let ids = ledger::write(&world.work().join("countersign.db"));
     kit::fill(&world.work().join("countersign.db"));
     // A checkpoint is made before it is verified against.

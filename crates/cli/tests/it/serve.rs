@@ -13,6 +13,7 @@ mod races;
 mod reload;
 mod scene;
 mod sessions;
+mod simulate;
 mod transcript;
 
 /// One test for each transcript; the file's name is the test's.

@@ -209,8 +209,19 @@ fn read(reader: &mut Reader<'_>, node: &Node, table: &Table) -> Option<Case> {
     let tool = tool?;
     let name = name.unwrap_or_else(|| tool.to_string());
     let role = role.unwrap_or(Role::Agent);
-    let input =
-        ExplainInput { tool, arguments, mode, role, way, intent, annotations, description, principal, now };
+    let input = ExplainInput {
+        tool,
+        arguments,
+        mode,
+        role,
+        way,
+        intent,
+        annotations,
+        description,
+        principal,
+        session: None,
+        now,
+    };
     Some(Case { name, place: node.place, input, expect })
 }
 

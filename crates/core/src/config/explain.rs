@@ -133,7 +133,7 @@ pub fn explain(config: &Config, input: &ExplainInput) -> Explained {
 }
 
 /// The rule a refusal names, else the one that asks for the second step.
-fn deciding_rule(refusal: Option<&Refusal>, rules: &Resolution) -> Option<String> {
+pub(super) fn deciding_rule(refusal: Option<&Refusal>, rules: &Resolution) -> Option<String> {
     let named =
         refusal.and_then(|refusal| refusal.details.get("rule")).and_then(Value::as_str).map(str::to_owned);
     let of = |code: Code, field: Field| {

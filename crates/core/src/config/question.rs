@@ -56,6 +56,8 @@ pub struct ExplainInput {
     pub description: Option<String>,
     /// The principal, if a rule looks at it.
     pub principal: Option<String>,
+    /// The session, if a rule looks at it.
+    pub session: Option<String>,
     /// The moment, for rules that look at it.
     pub now: Timestamp,
 }
@@ -73,6 +75,7 @@ impl ExplainInput {
             annotations: None,
             description: None,
             principal: None,
+            session: None,
             now,
         }
     }
@@ -125,7 +128,7 @@ fn caller(config: &Config, input: &ExplainInput) -> Caller {
         principal: PrincipalId::new(input.principal.as_deref().unwrap_or(input.role.as_str())),
         credential: None,
         role: input.role,
-        session: SessionId::new("policy"),
+        session: SessionId::new(input.session.as_deref().unwrap_or("policy")),
         source: Source::Cli,
         scopes: Scopes { max_mode, ..Scopes::all() },
     }

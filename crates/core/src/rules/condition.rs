@@ -10,7 +10,7 @@ use cel::{Context, Env, Program};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::names;
+use super::names::{self, Reads};
 use crate::call::Caller;
 use crate::ids::FullName;
 use crate::intent::Intent;
@@ -98,6 +98,11 @@ impl Condition {
         }
         let none = Map::new();
         Some(self.holds(&World::of_values([&none; 4], Mode::Ask, Timestamp::UNIX_EPOCH)))
+    }
+
+    /// Which arguments it looks at.
+    pub fn reads(&self) -> Reads {
+        names::arguments(self.program.expression())
     }
 
     /// True, false, or an error in words.

@@ -40,6 +40,62 @@ fn entries(all: &[IdedEntryExpr]) -> Vec<&IdedExpr> {
         .collect()
 }
 
+/// Which arguments a condition reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// These, by name; none of them if empty.
+    Named(std::collections::BTreeSet<String>),
+    /// Any of them: it looks at `args` as a whole.
+    All,
+}
+
+impl Reads {
+    /// Whether it may look at this argument.
+    pub fn reads(&self, name: &str) -> bool {
+        match self {
+            Reads::Named(names) => names.contains(name),
+            Reads::All => true,
+        }
+    }
+}
+
+/// Which members of `args` an expression names. Where that can't be told it is all of them.
+pub(super) fn arguments(expression: &IdedExpr) -> Reads {
+    let mut found = Reads::Named(std::collections::BTreeSet::new());
+    gather(expression, &mut found);
+    found
+}
+
+fn gather(here: &IdedExpr, found: &mut Reads) {
+    let is_args = |part: &IdedExpr| matches!(&part.expr, Expr::Ident(name) if name == "args");
+    let mut note = |name: &str| {
+        if let Reads::Named(names) = &mut *found {
+            names.insert(name.to_owned());
+        }
+    };
+    match &here.expr {
+        Expr::Select(select) if is_args(&select.operand) => note(&select.field),
+        Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
+            ("_[_]", [of, IdedExpr { expr: Expr::Literal(LiteralValue::String(name)), .. }])
+                if is_args(of) =>
+            {
+                note(name.inner());
+            }
+            _ => call.target.as_deref().into_iter().chain(&call.args).for_each(|part| gather(part, found)),
+        },
+        Expr::Ident(name) if name == "args" => *found = Reads::All,
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        Expr::Comprehension(each) => {
+            let parts = [&each.iter_range, &each.accu_init, &each.loop_cond, &each.loop_step, &each.result];
+            parts.into_iter().for_each(|part| gather(part, found));
+        }
+        Expr::List(list) => list.elements.iter().for_each(|part| gather(part, found)),
+        Expr::Map(map) => entries(&map.entries).into_iter().for_each(|part| gather(part, found)),
+        Expr::Struct(made) => entries(&made.entries).into_iter().for_each(|part| gather(part, found)),
+        Expr::Select(select) => gather(&select.operand, found),
+    }
+}
+
 /// What an expression always is, by its literals: `x && false` is false even where `x` fails.
 pub(super) fn always(expression: &IdedExpr) -> Option<bool> {
     match &expression.expr {
