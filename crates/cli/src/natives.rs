@@ -1,5 +1,7 @@
 //! The upstreams of our own, handed to the gateway: it knows the seam, they know the law and the records, only the door knows both.
 
+mod demo;
+
 use std::sync::Arc;
 
 use countersign_core::config::NativeKind;
@@ -10,9 +12,10 @@ use countersign_gateway::upstreams::native::{Ground, Native, Natives};
 pub(crate) struct Own;
 
 impl Natives for Own {
-    fn make(&self, kind: NativeKind, _ground: Ground<'_>) -> Result<Arc<dyn Native>, String> {
+    fn make(&self, kind: NativeKind, ground: Ground<'_>) -> Result<Arc<dyn Native>, String> {
         match kind {
-            NativeKind::Demo | NativeKind::Memory | NativeKind::Pack => {
+            NativeKind::Demo => demo::Demo::open(ground),
+            NativeKind::Memory | NativeKind::Pack => {
                 Err(format!("the native upstream `{kind}` is not in this version"))
             }
         }

@@ -5,8 +5,8 @@ use crate::graph::{self, Kind};
 use crate::none;
 use crate::tokens::{self, Token};
 
-/// A room and the rooms it may know. `cli → desk → gateway → {store → core, wire}`; `pack` and `memory` know `core`
-/// and `store`; `tidy` reads files and knows nobody.
+/// A room and the rooms it may know. `cli → desk → gateway → {store → core, wire}`; `pack`, `memory` and `demo` know
+/// `core` and `store`; `tidy` reads files and knows nobody.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("wire", &[]),
@@ -15,7 +15,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("desk", &["gateway", "store", "core"]),
     ("pack", &["core", "store"]),
     ("memory", &["core", "store"]),
-    ("cli", &["desk", "gateway", "store", "core", "wire", "pack", "memory"]),
+    ("demo", &["core", "store"]),
+    ("cli", &["desk", "gateway", "store", "core", "wire", "pack", "memory", "demo"]),
     ("tidy", &[]),
     // A peer for tests: it knows nobody, and nobody but tests may know it.
     ("fixture", &[]),
