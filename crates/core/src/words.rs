@@ -22,7 +22,10 @@ pub fn choices(words: &[&str]) -> String {
     }
 }
 
-macro_rules! words {
+/// Makes a closed vocabulary: an enum that is spelled in one place.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! closed_vocabulary {
     ($(#[$doc:meta])* pub enum $name:ident($what:literal) { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -57,4 +60,4 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
+pub use closed_vocabulary as words;

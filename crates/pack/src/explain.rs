@@ -6,7 +6,7 @@ use crate::desired::{Desired, Key, key};
 use crate::reply::{Reply, put_path};
 use crate::status::Drift;
 use crate::survey::Survey;
-use crate::words::words;
+use countersign_core::words::words;
 
 words! {
     /// What is explained.

@@ -35,4 +35,3 @@ pub mod targets;
 pub mod tools;
 pub mod tree;
 pub mod views;
-mod words;

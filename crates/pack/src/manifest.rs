@@ -16,7 +16,7 @@ pub use edit::{add, remove};
 use crate::place::{MANIFEST, Place};
 use crate::stop::{Outcome, Stop, shown};
 use crate::system::{self, Real};
-use crate::words::words;
+use countersign_core::words::words;
 
 words! {
     /// What a module is.

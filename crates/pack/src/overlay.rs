@@ -14,7 +14,7 @@ use crate::place::{Place, Project, fs_key};
 use crate::stop::{Outcome, Stop, shown};
 use crate::system::{self, Found, System};
 use crate::tree::{self, TreeFile};
-use crate::words::words;
+use countersign_core::words::words;
 
 words! {
     /// A layer of overlays, lowest first.

@@ -12,7 +12,7 @@ use crate::desired::Desired;
 use crate::manifest::Target;
 use crate::place::posix;
 use crate::stop::shown;
-use crate::words::words;
+use countersign_core::words::words;
 
 words! {
     /// What happens to a file.

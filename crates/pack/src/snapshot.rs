@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stop::{Outcome, Stop, shown};
 use crate::system::{self, Found, System};
-use crate::words::words;
+use countersign_core::words::words;
 
 words! {
     /// What wrote a snapshot.

@@ -14,7 +14,7 @@ use crate::stop::{Outcome, Stop, shown};
 use crate::survey::Survey;
 use crate::system::{Found, Kind, System};
 use crate::targets::{Extras, Root};
-use crate::words::words;
+use countersign_core::words::words;
 
 words! {
     /// How a file differs.
