@@ -8,7 +8,7 @@ pub mod series;
 
 use std::sync::Arc;
 
-use countersign_core::call::{Call, Caller, Standing};
+use countersign_core::call::{Arguments, Call, Caller, Standing};
 use countersign_core::confirm::{Brought, Held};
 use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
@@ -49,8 +49,8 @@ pub async fn conduct(house: &Arc<House>, ctx: &Ctx, caller: Caller, asked: Asked
         // Not looked up yet, and until then not known.
         standing: Standing::Unknown(Vec::new()),
         caller: caller.clone(),
+        arguments: filled(house, &asked.name, asked.arguments),
         name: asked.name,
-        arguments: asked.arguments,
         door: asked.door,
         intent: asked.intent,
         mode: asked.mode,
@@ -65,6 +65,14 @@ pub async fn conduct(house: &Arc<House>, ctx: &Ctx, caller: Caller, asked: Asked
         rest: asked.rest,
     };
     conduct.go(call).await
+}
+
+/// The arguments as the tool's own upstream completes them, where it does.
+fn filled(house: &House, name: &FullName, arguments: Arguments) -> Arguments {
+    match house.upstreams.load().get(&name.upstream) {
+        Some(upstream) => upstream.filled(name.tool.as_str(), arguments),
+        None => arguments,
+    }
 }
 
 /// What the catalogue says of a tool. Before a confirmed call the list is read again, and a tool that is withheld is

@@ -9,6 +9,7 @@ pub mod native;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_core::call::Arguments;
 use countersign_core::gate::DryRun;
 use countersign_core::ids::UpstreamId;
 use countersign_store::Opened;
@@ -158,6 +159,12 @@ pub trait Upstream: Send + Sync {
 
     /// Its tools as it lists them now, every page, each definition the bytes it came as.
     fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>>;
+
+    /// A tool's arguments with what our own protocol stands for filled in, before anything is checked or hashed.
+    fn filled(&self, tool: &str, arguments: Arguments) -> Arguments {
+        let _ = tool;
+        arguments
+    }
 
     /// Runs a tool.
     fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>>;

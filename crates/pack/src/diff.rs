@@ -59,7 +59,10 @@ pub fn diff<'a>(survey: &Survey, change: &'a Change, system: &dyn System) -> Out
         Some(output) => output.content.bytes(system, LIMIT),
     };
     let text = match (before, after) {
-        (Ok(before), Ok(after)) => unified(change, &root, before, after),
+        (Ok(before), Ok(after)) => {
+            let name = shown(change.path.strip_prefix(&root).unwrap_or(&change.path));
+            lines(&name, change.op, before, after)
+        }
         (Err(error), _) | (_, Err(error)) => match io(error) {
             None => Lines::TooLong,
             Some(stop) => return Err(stop),
@@ -68,7 +71,8 @@ pub fn diff<'a>(survey: &Survey, change: &'a Change, system: &dyn System) -> Out
     Ok(FileDiff { change, root, text })
 }
 
-fn unified(change: &Change, root: &std::path::Path, before: Vec<u8>, after: Vec<u8>) -> Lines {
+/// The lines between two contents under a name; no name on a side where nothing is.
+pub fn lines(name: &str, op: Op, before: Vec<u8>, after: Vec<u8>) -> Lines {
     if [&before, &after].iter().any(|bytes| bytes.len() as u64 > LIMIT) {
         return Lines::TooLong;
     }
@@ -78,12 +82,11 @@ fn unified(change: &Change, root: &std::path::Path, before: Vec<u8>, after: Vec<
     if before.contains('\0') || after.contains('\0') {
         return Lines::Binary;
     }
-    let name = shown(change.path.strip_prefix(root).unwrap_or(&change.path));
     let side =
         |prefix: &str, there: bool| if there { format!("{prefix}/{name}") } else { "/dev/null".to_owned() };
     let mut options = diffy::DiffOptions::new();
-    options.set_original_filename(side("a", change.op != Op::Create));
-    options.set_modified_filename(side("b", change.op != Op::Delete));
+    options.set_original_filename(side("a", op != Op::Create));
+    options.set_modified_filename(side("b", op != Op::Delete));
     Lines::Unified(options.create_patch(&before, &after).to_string())
 }
 

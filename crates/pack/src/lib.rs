@@ -17,6 +17,7 @@ pub mod line;
 pub mod lock;
 pub mod lockfile;
 pub mod manifest;
+pub mod native;
 pub mod overlay;
 pub mod place;
 pub mod plan;

@@ -271,7 +271,7 @@ fn hash_with(plan: &Plan, preview: &Preview) -> Digest {
 }
 
 /// The token's refusals in the words of `deploy` and `deploy_apply`.
-fn for_callers(refusal: Refusal) -> Refusal {
+pub(crate) fn for_callers(refusal: Refusal) -> Refusal {
     let of_token = [
         Code::ConfirmTokenRequired,
         Code::ConfirmTokenMismatch,

@@ -2,14 +2,17 @@
 //! backed up before they are overwritten, like everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use countersign_core::digest::Digest;
 use countersign_core::refusal::{Code, Refusal};
 
 use crate::apply::{Applied, Edit, Work, apply};
+use crate::diff::{self, Lines};
 use crate::manifest::Target;
 use crate::place::Place;
+use crate::plan::Op;
 use crate::records;
 use crate::render::Content;
 use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotKind, SnapshotRoot};
@@ -51,13 +54,42 @@ pub struct Restored {
 }
 
 impl Restored {
+    /// What happens to it.
+    pub fn op(&self) -> Op {
+        match (self.before, self.after) {
+            (None, _) => Op::Create,
+            (Some(_), Some(_)) => Op::Update,
+            (Some(_), None) => Op::Delete,
+        }
+    }
+
+    /// How it changes, line by line.
+    pub fn lines(&self, system: &dyn System) -> Outcome<Lines> {
+        let read = |content: io::Result<Vec<u8>>| match content {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
+            Err(error) => Err(Stop::io("read", &self.path, &error)),
+        };
+        let before = match self.before {
+            None => Some(Vec::new()),
+            Some(_) => read(system::read(system, &self.path, diff::LIMIT))?,
+        };
+        let after = match &self.content {
+            None => Some(Vec::new()),
+            Some(content) => read(content.bytes(system, diff::LIMIT))?,
+        };
+        Ok(match (before, after) {
+            (Some(before), Some(after)) => {
+                let name = shown(&self.path);
+                diff::lines(name.trim_start_matches('/'), self.op(), before, after)
+            }
+            (None, _) | (_, None) => Lines::TooLong,
+        })
+    }
+
     /// As programs read it.
     pub fn to_value(&self) -> serde_json::Value {
-        let op = match (self.before, self.after) {
-            (None, _) => "create",
-            (Some(_), Some(_)) => "update",
-            (Some(_), None) => "delete",
-        };
+        let op = self.op().as_str();
         let mut entry = serde_json::Map::new();
         entry.insert("target".into(), self.target.as_str().into());
         entry.insert("op".into(), op.into());

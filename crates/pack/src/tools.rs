@@ -7,6 +7,7 @@ mod arguments;
 use countersign_core::envelope::Envelope;
 use serde_json::{Map, Value, json};
 
+pub(crate) use acts::{blocking, look, planned, take};
 pub use arguments::Given;
 
 use crate::line::Line;
@@ -153,7 +154,7 @@ impl Tools {
 }
 
 /// The command a tool stands for.
-fn command_name(tool: &str, arguments: &Map<String, Value>) -> Option<Name> {
+pub(crate) fn command_name(tool: &str, arguments: &Map<String, Value>) -> Option<Name> {
     Some(match tool {
         "plan" => Name::new("plan", "plan"),
         "diff" => Name::new("diff", "diff"),

@@ -53,11 +53,15 @@ pub fn applied(confirmed: &Confirmed, place: &Place, system: &dyn System) -> Out
 
 /// Goes back and answers as `rollback` does.
 pub fn rollback(place: &Place, to: &str, system: &dyn System) -> Outcome<Reply> {
-    let plan = back::plan(place, to, system)?;
-    let applied = back::go(&plan, place, system, Timestamp::now())?;
+    went_back(&back::plan(place, to, system)?, place, system)
+}
+
+/// Goes back as planned and answers as `rollback` does.
+pub fn went_back(plan: &back::Return, place: &Place, system: &dyn System) -> Outcome<Reply> {
+    let applied = back::go(plan, place, system, Timestamp::now())?;
     let files: Vec<Value> = plan.changes().iter().map(back::Restored::to_value).collect();
     Ok(Reply::default()
-        .with("rolled_back_to", to)
+        .with("rolled_back_to", plan.to())
         .with("event_snapshot_id", applied.snapshot_id)
         .with("changes", files))
 }

@@ -9,7 +9,7 @@ mod repo;
 mod show;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use countersign_core::refusal::Refusal;
 use countersign_pack::place::{Place, machine_id};
@@ -35,7 +35,7 @@ pub(crate) fn run(pack: &Pack, voice: Voice) -> Exit {
     if let Some(refused) = pack.not_with_json(voice) {
         return output::finish(voice, name.command, Err(refused));
     }
-    let told = match place(pack) {
+    let told = match place(pack.repo.as_deref(), pack.machine.as_deref()) {
         Ok(place) => act::act(pack, &place, voice),
         Err(usage) => return output::finish(voice, name.command, Err(Trouble::Usage(usage))),
     };
@@ -99,8 +99,8 @@ fn next_line(refusal: &Refusal) -> Option<String> {
     Some(line.to_owned())
 }
 
-/// Where everything is, from flags and environment.
-fn place(pack: &Pack) -> Result<Place, Usage> {
+/// Where everything is, from what was said and the environment.
+pub(crate) fn place(repo: Option<&Path>, machine: Option<&str>) -> Result<Place, Usage> {
     let missing = |what: &str, next: &str| Usage {
         message: format!("{what} is not known"),
         reason_code: "environment_missing",
@@ -112,13 +112,12 @@ fn place(pack: &Pack) -> Result<Place, Usage> {
         .map_err(|_| missing("the working folder", "change to a folder that exists"))?;
     let pack_home =
         environment::path("AGENTPACK_HOME").map_or_else(|| home.join(".agentpack"), |path| cwd.join(path));
-    let repo = match &pack.repo {
+    let repo = match repo {
         Some(path) => cwd.join(path),
         None => pack_home.join("repo"),
     };
-    let machine = pack
-        .machine
-        .clone()
+    let machine = machine
+        .map(str::to_owned)
         .or_else(|| environment::variable("AGENTPACK_MACHINE_ID"))
         .unwrap_or_else(host_name);
     Ok(Place {
@@ -146,7 +145,7 @@ fn host_name() -> String {
 /// The program's arguments with `pack` put in, where it was called by the pack's own name.
 pub(crate) fn under_alias(mut arguments: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     let called = arguments.first().map(PathBuf::from);
-    let is_alias = called.as_deref().and_then(std::path::Path::file_stem).is_some_and(|stem| stem == ALIAS);
+    let is_alias = called.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == ALIAS);
     let about_itself = arguments.get(1).is_some_and(|first| first == "--version" || first == "-V");
     if is_alias && !about_itself {
         arguments.insert(1, "pack".into());

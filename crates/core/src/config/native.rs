@@ -68,12 +68,30 @@ fn usual(kind: NativeKind) -> &'static [Said] {
                         preview: Some(Shows { tool: "deploy", digest: &["data.changes"] }),
                         ..SILENT
                     },
+                    // Without a permit a tool that changes something only shows what it would change.
                     Said {
-                        tools: &["deploy_apply", "rollback", "evolve_restore"],
+                        tools: &["rollback"],
+                        preview: Some(Shows {
+                            tool: "rollback",
+                            digest: &["data.rolled_back_to", "data.changes"],
+                        }),
+                        ..SILENT
+                    },
+                    Said {
+                        tools: &["evolve_propose"],
+                        preview: Some(Shows { tool: "evolve_propose", digest: &["data.candidates"] }),
+                        ..SILENT
+                    },
+                    Said {
+                        tools: &["evolve_restore"],
+                        preview: Some(Shows { tool: "evolve_restore", digest: &["data.missing"] }),
+                        ..SILENT
+                    },
+                    Said {
+                        tools: &["deploy_apply", "rollback", "evolve_propose", "evolve_restore"],
                         effect: Some(Effect::Destructive),
                         ..SILENT
                     },
-                    Said { tools: &["evolve_propose"], effect: Some(Effect::Write), ..SILENT },
                 ]
             }
         }

@@ -185,9 +185,13 @@ impl Conduct<'_> {
             UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. } => failed(why),
         })?;
         if raw::get(&result, "isError").is_some_and(|flag| flag.get() == "true") {
-            return Err(
-                failed("the upstream answered with an error".to_owned()).with("result", as_value(&result))
-            );
+            let result = as_value(&result);
+            let said = |part: &str| result.pointer(&format!("/structuredContent/errors/0/{part}")).and_then(Value::as_str);
+            let why = match (said("code"), said("message")) {
+                (Some(code), Some(message)) => escape::excerpt(&format!("{code}: {message}"), 300),
+                _ => "the upstream answered with an error".to_owned(),
+            };
+            return Err(failed(why).with("result", result));
         }
         let result = as_value(&result);
         let (source, decisive) = match style {

@@ -314,8 +314,8 @@ impl Conduct<'_> {
         Call {
             standing: self.house.catalog.load().standing(&asked.name),
             caller: self.caller.clone(),
+            arguments: super::filled(self.house, &asked.name, asked.arguments),
             name: asked.name,
-            arguments: asked.arguments,
             door: asked.door,
             intent: asked.intent,
             mode: None,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use countersign_core::call::Arguments;
 use countersign_core::config::NativeKind;
 use countersign_core::ids::UpstreamId;
 use countersign_store::{Opened, Store};
@@ -35,6 +36,12 @@ pub struct Visit<'a> {
 pub trait Native: Send + Sync {
     /// Its tools, each as `tools/list` has it.
     fn tools(&self) -> Vec<Value>;
+
+    /// Its arguments with what our own protocol stands for filled in, before anything is checked or hashed.
+    fn filled(&self, tool: &str, arguments: Arguments) -> Arguments {
+        let _ = tool;
+        arguments
+    }
 
     /// Runs a tool: a result as `tools/call` has it.
     fn call<'a>(&'a self, visit: Visit<'a>) -> Later<'a, Result<Value, UpstreamFault>>;
@@ -96,6 +103,10 @@ impl Upstream for NativeUpstream {
 
     fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>> {
         Box::pin(async { Ok(self.native.tools().iter().map(raw::to_raw).collect()) })
+    }
+
+    fn filled(&self, tool: &str, arguments: Arguments) -> Arguments {
+        self.native.filled(tool, arguments)
     }
 
     fn call<'a>(&'a self, errand: Errand<'a>, _talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {

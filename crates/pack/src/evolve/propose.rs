@@ -217,6 +217,8 @@ impl Proposal {
                 entry.insert("module_id".into(), candidate.module_id.as_str().into());
                 entry.insert("target".into(), candidate.target.as_str().into());
                 put_path(&mut entry, "path", &candidate.path);
+                entry.insert("module_path".into(), candidate.source.as_str().into());
+                entry.insert("after_sha256".into(), Digest::plain(&candidate.content).hex().into());
                 Value::Object(entry)
             })
             .collect();

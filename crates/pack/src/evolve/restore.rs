@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use countersign_core::digest::Digest;
 use serde_json::{Map, Value, json};
 
 use crate::actual::{Checked, no_links};
@@ -24,6 +25,8 @@ pub struct Missing {
     pub path: PathBuf,
     /// For which modules.
     pub module_ids: Vec<String>,
+    /// What will be in it.
+    pub after: Digest,
 }
 
 /// The files that should be there and are not.
@@ -34,7 +37,12 @@ pub fn missing(survey: &Survey, module_id: Option<&str>) -> Vec<Missing> {
             let output = survey.desired.outputs.get(&key(change.target, &change.path))?;
             let module_ids = output.module_ids.clone();
             let meant = module_id.is_none_or(|only| module_ids.iter().any(|id| id == only));
-            meant.then_some(Missing { target: change.target, path: change.path.clone(), module_ids })
+            meant.then_some(Missing {
+                target: change.target,
+                path: change.path.clone(),
+                module_ids,
+                after: output.digest,
+            })
         })
         .collect()
 }
@@ -108,6 +116,7 @@ pub(crate) fn value(file: &Missing) -> Value {
     entry.insert("target".into(), file.target.as_str().into());
     put_path(&mut entry, "path", &file.path);
     entry.insert("module_ids".into(), json!(file.module_ids));
+    entry.insert("after_sha256".into(), file.after.hex().into());
     Value::Object(entry)
 }
 

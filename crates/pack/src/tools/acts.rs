@@ -184,17 +184,17 @@ impl Tools {
 }
 
 /// Work that waits for the disk, away from the line's own thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Stop::broken("do the work", error))?
 }
 
-fn take(given: &Given) -> Outcome<Survey> {
+pub(crate) fn take(given: &Given) -> Outcome<Survey> {
     survey(&given.place, &given.selection, &Real, Timestamp::now())
 }
 
 /// `deploy` without applying.
-fn planned(survey: &Survey) -> Map<String, Value> {
+pub(crate) fn planned(survey: &Survey) -> Map<String, Value> {
     let mut data = Map::new();
     data.insert("applied".into(), false.into());
     data.append(&mut survey.data());
@@ -212,11 +212,11 @@ fn preview(survey: &Survey) -> Preview {
 }
 
 /// Applies and says what was done.
-pub(crate) fn apply(confirmed: &Confirmed, place: &crate::place::Place) -> Outcome<Reply> {
+fn apply(confirmed: &Confirmed, place: &crate::place::Place) -> Outcome<Reply> {
     views::applied(confirmed, place, &Real)
 }
 
-fn look(tool: &str, given: &Given) -> Outcome<Reply> {
+pub(crate) fn look(tool: &str, given: &Given) -> Outcome<Reply> {
     let survey = take(given)?;
     match tool {
         "plan" => Ok(Reply::new(survey.data()).warn(survey.warnings.clone())),

@@ -1,0 +1,132 @@
+//! What a change would do, for whoever decides: the answer for programs, a list and a unified difference for people.
+
+use serde_json::Value;
+
+use crate::diff::{self, Lines};
+use crate::evolve::{self, Missing, Proposal};
+use crate::plan::{Op, UpdateKind};
+use crate::render::TEXT_LIMIT;
+use crate::reply::Reply;
+use crate::rollback::{Restored, Return};
+use crate::stop::{Outcome, Stop, shown};
+use crate::survey::Survey;
+use crate::system::System;
+use crate::tools::planned;
+
+/// So much of a difference is shown at once; what is left out is named.
+const MOST: usize = 1024 * 1024;
+
+/// A change that is only shown.
+pub struct Shown {
+    /// The answer for programs.
+    pub reply: Reply,
+    list: String,
+    diff: String,
+}
+
+impl Shown {
+    /// Something that needs no telling.
+    pub fn plain(reply: Reply) -> Self {
+        Self { reply, list: String::new(), diff: String::new() }
+    }
+
+    /// For a person: what would change, then how.
+    pub fn texts(&self) -> Vec<String> {
+        [&self.list, &self.diff].into_iter().filter(|text| !text.is_empty()).cloned().collect()
+    }
+
+    fn line(&mut self, op: Op, path: &str, note: &str) {
+        let sign = match op {
+            Op::Create => '+',
+            Op::Update => '~',
+            Op::Delete => '-',
+        };
+        self.list.push_str(&format!("{sign} {path}{note}\n"));
+    }
+
+    fn add(&mut self, path: &str, lines: &Lines) {
+        let text = match lines {
+            Lines::Unified(text) if self.diff.len() + text.len() <= MOST => text.as_str(),
+            Lines::Unified(_) => return self.list.push_str(&format!("  {path}: its difference is not shown, there are too many\n")),
+            Lines::TooLong => return self.list.push_str(&format!("  {path}: too long to compare line by line\n")),
+            Lines::Binary => return self.list.push_str(&format!("  {path}: not text\n")),
+        };
+        self.diff.push_str(text);
+        if !text.ends_with('\n') {
+            self.diff.push('\n');
+        }
+    }
+
+    /// What deploying would do.
+    pub fn deployment(survey: &Survey, system: &dyn System) -> Outcome<Self> {
+        let diffs = diff::diffs(survey, system)?;
+        let (files, mut warnings) = diff::files_value(&diffs);
+        warnings.splice(0..0, survey.warnings.iter().cloned());
+        let mut seen = Self::plain(Reply::new(planned(survey)).with("files", files).warn(warnings));
+        for change in &survey.plan.changes {
+            let note = match change.update_kind {
+                Some(UpdateKind::Adopt) => "  (somebody else's: a backup is kept)",
+                Some(UpdateKind::Managed) | None => "",
+            };
+            seen.line(change.op, &shown(&change.path), note);
+        }
+        let [create, update, delete] = [Op::Create, Op::Update, Op::Delete].map(|op| survey.plan.count(op));
+        seen.list.push_str(&format!("Plan: {create} to create, {update} to update, {delete} to delete.\n"));
+        for diff in &diffs {
+            seen.add(&shown(&diff.change.path), &diff.text);
+        }
+        Ok(seen)
+    }
+
+    /// What going back would do.
+    pub fn way_back(plan: &Return, system: &dyn System) -> Outcome<Self> {
+        let changes: Vec<Value> = plan.changes().iter().map(Restored::to_value).collect();
+        let reply = Reply::default()
+            .with("rolled_back_to", plan.to())
+            .with("reason", "dry_run")
+            .with("changes", changes);
+        let mut seen = Self::plain(reply);
+        for change in plan.changes() {
+            seen.line(change.op(), &shown(&change.path), "");
+        }
+        seen.list.push_str(&format!("{} files go back to {}.\n", plan.changes().len(), plan.to()));
+        for change in plan.changes() {
+            seen.add(&shown(&change.path), &change.lines(system)?);
+        }
+        Ok(seen)
+    }
+
+    /// What proposing would commit.
+    pub fn proposal(survey: &Survey, found: &Proposal, system: &dyn System) -> Outcome<Self> {
+        let mut seen = Self::plain(found.reply(found.nothing().unwrap_or("dry_run")));
+        for candidate in &found.candidates {
+            seen.line(Op::Update, &format!("{}: {}", candidate.module_id, candidate.source), "");
+            let module = survey.desired.modules.iter().find(|module| module.id == candidate.module_id);
+            let before = module.and_then(|module| module.files.get(&candidate.source));
+            let before = match before.map(|file| file.content.bytes(system, TEXT_LIMIT)) {
+                Some(Ok(bytes)) => bytes,
+                Some(Err(error)) => return Err(Stop::io("read", &candidate.path, &error)),
+                None => Vec::new(),
+            };
+            let lines = diff::lines(&candidate.source, Op::Update, before, candidate.content.clone());
+            seen.add(&candidate.source, &lines);
+        }
+        let (edits, left_out) = (found.candidates.len(), found.skipped.len());
+        seen.list.push_str(&format!("{edits} edits become overlays on a branch, {left_out} are left out.\n"));
+        Ok(seen)
+    }
+
+    /// What restoring would create.
+    pub fn restoration(survey: &Survey, missing: &[Missing], system: &dyn System) -> Outcome<Self> {
+        let mut seen = Self::plain(evolve::dry_reply(missing));
+        for file in missing {
+            seen.line(Op::Create, &shown(&file.path), "");
+        }
+        seen.list.push_str(&format!("{} missing files are created again.\n", missing.len()));
+        let wanted = |path: &std::path::Path| missing.iter().any(|file| file.path == path);
+        for change in survey.plan.changes.iter().filter(|change| change.op == Op::Create && wanted(&change.path)) {
+            seen.add(&shown(&change.path), &diff::diff(survey, change, system)?.text);
+        }
+        Ok(seen)
+    }
+}
