@@ -114,10 +114,15 @@ impl Inside {
             "deploy" => blocking(move || deploy(&given)).await,
             "deploy_apply" => self.deploy_apply(given, opened).await,
             "rollback" => self.rollback(given, opened).await,
-            "evolve_propose" if given.says("dry_run") => self.show(tool, members).await.map(|shown| shown.reply),
-            "evolve_restore" if given.says("dry_run") => self.show(tool, members).await.map(|shown| shown.reply),
+            "evolve_propose" if given.says("dry_run") => {
+                self.show(tool, members).await.map(|shown| shown.reply)
+            }
+            "evolve_restore" if given.says("dry_run") => {
+                self.show(tool, members).await.map(|shown| shown.reply)
+            }
             "evolve_propose" => {
-                locked(given, |given| views::propose(&given.place, &given.selection, &request(given), &Real)).await
+                locked(given, |given| views::propose(&given.place, &given.selection, &request(given), &Real))
+                    .await
             }
             "evolve_restore" => {
                 locked(given, |given| {
@@ -250,7 +255,8 @@ fn plan_hash(given: &Given, survey: &Survey) -> Outcome<Digest> {
 }
 
 fn token(hash: Digest, expires: i64) -> String {
-    let named: String = Digest::plain(format!("{expires} {hash}").as_bytes()).hex().chars().take(48).collect();
+    let named: String =
+        Digest::plain(format!("{expires} {hash}").as_bytes()).hex().chars().take(48).collect();
     format!("{expires:016x}{named}")
 }
 
@@ -266,9 +272,10 @@ fn check_token(given: &Given, survey: &Survey, now: Timestamp) -> Outcome<()> {
     match expires {
         Some(expires) if fits && expires > now.as_second() => Ok(()),
         Some(_) if fits => refuse(Code::ConfirmTokenExpired, "the token of `deploy` is too old; look again"),
-        Some(_) | None => {
-            refuse(Code::ConfirmTokenMismatch, "the token is not that of this plan; call `deploy` and look again")
-        }
+        Some(_) | None => refuse(
+            Code::ConfirmTokenMismatch,
+            "the token is not that of this plan; call `deploy` and look again",
+        ),
     }
 }
 

@@ -8,6 +8,7 @@ mod gateway;
 mod hosts;
 mod http;
 mod lists;
+mod pack;
 mod people;
 mod races;
 mod reload;

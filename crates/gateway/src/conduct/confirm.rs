@@ -186,7 +186,9 @@ impl Conduct<'_> {
         })?;
         if raw::get(&result, "isError").is_some_and(|flag| flag.get() == "true") {
             let result = as_value(&result);
-            let said = |part: &str| result.pointer(&format!("/structuredContent/errors/0/{part}")).and_then(Value::as_str);
+            let said = |part: &str| {
+                result.pointer(&format!("/structuredContent/errors/0/{part}")).and_then(Value::as_str)
+            };
             let why = match (said("code"), said("message")) {
                 (Some(code), Some(message)) => escape::excerpt(&format!("{code}: {message}"), 300),
                 _ => "the upstream answered with an error".to_owned(),

@@ -47,8 +47,14 @@ impl Shown {
     fn add(&mut self, path: &str, lines: &Lines) {
         let text = match lines {
             Lines::Unified(text) if self.diff.len() + text.len() <= MOST => text.as_str(),
-            Lines::Unified(_) => return self.list.push_str(&format!("  {path}: its difference is not shown, there are too many\n")),
-            Lines::TooLong => return self.list.push_str(&format!("  {path}: too long to compare line by line\n")),
+            Lines::Unified(_) => {
+                return self
+                    .list
+                    .push_str(&format!("  {path}: its difference is not shown, there are too many\n"));
+            }
+            Lines::TooLong => {
+                return self.list.push_str(&format!("  {path}: too long to compare line by line\n"));
+            }
             Lines::Binary => return self.list.push_str(&format!("  {path}: not text\n")),
         };
         self.diff.push_str(text);
@@ -124,7 +130,9 @@ impl Shown {
         }
         seen.list.push_str(&format!("{} missing files are created again.\n", missing.len()));
         let wanted = |path: &std::path::Path| missing.iter().any(|file| file.path == path);
-        for change in survey.plan.changes.iter().filter(|change| change.op == Op::Create && wanted(&change.path)) {
+        for change in
+            survey.plan.changes.iter().filter(|change| change.op == Op::Create && wanted(&change.path))
+        {
             seen.add(&shown(&change.path), &diff::diff(survey, change, system)?.text);
         }
         Ok(seen)

@@ -184,7 +184,9 @@ impl Tools {
 }
 
 /// Work that waits for the disk, away from the line's own thread.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Stop::broken("do the work", error))?
 }
