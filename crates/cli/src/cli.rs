@@ -13,6 +13,7 @@ use crate::commands::bench::{self, Bench, Echo};
 use crate::commands::call::Call;
 use crate::commands::completions::Completions;
 use crate::commands::grants::Grants;
+use crate::commands::init::{self, Init};
 use crate::commands::pack::Pack;
 use crate::commands::plans::Plans;
 use crate::commands::policy::Policy;
@@ -74,6 +75,9 @@ pub(crate) enum Color {
 /// Every command.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Bring what your hosts have under countersign, and point them at it
+    #[command(after_help = init::EXAMPLES)]
+    Init(Init),
     /// Check, explain and test a configuration
     Policy {
         #[command(subcommand)]
@@ -129,6 +133,7 @@ impl Command {
     /// The dotted path of the command, as envelopes name it.
     pub(crate) fn path(&self) -> &'static str {
         match self {
+            Command::Init(_) => "init",
             Command::Policy { policy } => policy.path(),
             Command::Activity(activity) => activity.path(),
             Command::Plans(plans) => plans.path(),

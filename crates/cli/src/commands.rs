@@ -6,6 +6,7 @@ pub(crate) mod bench;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod grants;
+pub(crate) mod init;
 pub(crate) mod pack;
 pub(crate) mod plans;
 pub(crate) mod policy;
@@ -25,6 +26,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
     let outcome = match &cli.command {
         // Its envelopes are those of `agentpack`, which it prints itself.
         Command::Pack(args) => return pack::run(args, voice),
+        Command::Init(args) => init::run(args, cli, voice),
         Command::Activity(activity) => activity::run(activity, cli, voice),
         Command::Policy { policy } => policy::run(policy, cli, voice),
         Command::Plans(args) => plans::run(args, cli, voice),

@@ -66,13 +66,18 @@ impl Blueprint {
         let files = config_file::require(&cli.config)?;
         let settled = files.parse()?.settle(&|reference| files.look_up(reference));
         let config = settled.map_err(|found| files.invalid(&found))?;
+        Ok(Self::of(config, records::locate(None, cli)?, files))
+    }
+
+    /// A house for a configuration that is at hand.
+    pub(crate) fn of(config: Config, url: StoreUrl, files: ConfigFiles) -> Self {
         let around = Surroundings {
             ambient: environment::all(),
             folder: absolute(&files.folder),
             natives: Some(Arc::new(Own)),
             ..Surroundings::default()
         };
-        Ok(Self { config, url: records::locate(None, cli)?, files, around })
+        Self { config, url, files, around }
     }
 
     /// Opens the house, waits for the upstreams' lists, works in it, and closes it: no child is left behind.

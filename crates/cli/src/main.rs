@@ -7,6 +7,7 @@ mod commands;
 mod config_file;
 mod environment;
 mod exit;
+mod hosts;
 mod house;
 mod natives;
 mod output;

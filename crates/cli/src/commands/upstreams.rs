@@ -1,7 +1,7 @@
 //! `countersign upstreams`: what is governed: how it is, whether it can be reached, and the lines of the configuration that
 //! name it.
 
-mod edit;
+pub(crate) mod edit;
 mod health;
 
 use clap::{Args, Subcommand};

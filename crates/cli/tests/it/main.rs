@@ -11,6 +11,7 @@ mod call;
 mod configuration;
 mod door;
 mod examples;
+mod init;
 mod ledger;
 mod mask;
 mod pack;

@@ -217,7 +217,7 @@ impl Change {
 }
 
 /// Writes the whole file aside and then puts it in place: whoever reads sees the old one or the new one. A link stays a link.
-fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|one| !one.as_os_str().is_empty()).unwrap_or(folder);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

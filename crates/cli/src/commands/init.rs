@@ -1,0 +1,449 @@
+//! `countersign init`: what hosts have becomes ours to govern. Finds their servers, shows what each would need and the exact
+//! difference of every file, asks, writes; `--undo` takes it back byte for byte.
+
+mod backup;
+mod import;
+mod secrets;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use countersign_core::ids::Secret;
+use countersign_core::refusal::{Code, NextAction, Refusal};
+use serde_json::{Value, json};
+use toml_edit::{DocumentMut, Item, Table as Toml};
+
+use self::backup::{Change, Fate};
+use self::import::{Import, Read};
+use crate::answer::{Answer, Outcome, Refused, Trouble};
+use crate::cli::Cli;
+use crate::config_file;
+use crate::environment;
+use crate::hosts::{self, Broken, Ground, Host, Ours, Place, Scope};
+use crate::output::{BOLD, DIM, Format, GOOD, Voice, WARN, paint, plural, visible};
+use crate::person::{ask, diff};
+
+/// Shown under the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  countersign init --dry-run
+  countersign init --host claude-code --yes
+  countersign init --project .
+  countersign init --undo";
+
+const NAME: &str = "countersign.toml";
+
+/// No host's file is that long.
+const LONGEST: u64 = 64 << 20;
+
+/// What `init` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    /// Only this host; may be given several times, and makes its file where there is none
+    #[arg(long, value_enum, value_name = "HOST")]
+    host: Vec<Host>,
+
+    /// Only the files of this folder, with the configuration in it
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    project: Option<PathBuf>,
+
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Change without being asked; needed off a terminal
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+
+    /// Do not start the servers to see their tools
+    #[arg(long)]
+    no_start: bool,
+
+    /// Take the last change back
+    #[arg(long, conflicts_with_all = ["dry_run", "host", "project", "no_start"])]
+    undo: bool,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
+    if args.undo {
+        return undo();
+    }
+    let ground = ground(args)?;
+    let (reads, broken) = read_all(args, &ground);
+    let config = config_path(args, cli, &ground)?;
+    let before = match fs::read_to_string(&config) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(unreadable(&config, &config_file::why(&error))),
+    };
+    let mut document: DocumentMut =
+        before.as_deref().unwrap_or_default().parse().map_err(|error: toml_edit::TomlError| {
+            unreadable(&config, error.message().lines().next().unwrap_or_default())
+        })?;
+    let import = Import::gather(&reads, &document, &ground.home, &environment::variable);
+    for upstream in &import.upstreams {
+        if let Some(table) = &upstream.table {
+            insert(&mut document, &upstream.id, table.clone());
+        }
+    }
+    let after = headed(before.as_deref(), &document.to_string());
+    check(&config, &after)?;
+    let ours = ours(&config);
+    let mut changes = Vec::new();
+    if before.as_deref() != Some(after.as_str()) {
+        changes.push(Change { path: config.clone(), before, after: after.clone() });
+    }
+    for (read, taken) in reads.iter().zip(&import.taken) {
+        let text = read.text.as_deref().unwrap_or_default();
+        let rewritten =
+            read.place.rewrite(text, taken, &ours).map_err(|why| broken_file(&read.place, &why))?;
+        if read.text.as_deref() != Some(rewritten.as_str()) {
+            let path = real(&read.place.path);
+            changes.push(Change { path, before: read.text.clone(), after: rewritten });
+        }
+    }
+    let plan = Plan { args, voice, import, changes, broken, config, text: after };
+    plan.carry_out()
+}
+
+/// Everything that would happen.
+struct Plan<'a> {
+    args: &'a Init,
+    voice: Voice,
+    import: Import,
+    changes: Vec<Change>,
+    broken: Vec<(Place, Broken)>,
+    config: PathBuf,
+    text: String,
+}
+
+impl Plan<'_> {
+    fn carry_out(self) -> Outcome {
+        let needs = if self.args.no_start || self.import.upstreams.is_empty() {
+            BTreeMap::new()
+        } else {
+            tools::look(&self.config, &self.text, &self.import.secrets, self.voice)?
+        };
+        let shown = self.shown(&needs);
+        let mut answer = self.answer(&needs);
+        if self.changes.is_empty() {
+            let nothing = if self.import.upstreams.is_empty() && self.reads_nothing() {
+                "no host was found: name one with --host"
+            } else {
+                "nothing to change: every host that was found leads to countersign"
+            };
+            answer.text = format!("{shown}{}\n", paint(DIM, nothing));
+            return Ok(answer.with("changed", false));
+        }
+        if self.args.dry_run {
+            answer.text = format!("{shown}{}\n", paint(DIM, "nothing was changed: this was a dry run"));
+            return Ok(answer.with("changed", false));
+        }
+        let asks = !self.args.yes && ask::can_ask(self.voice);
+        if !self.args.yes && !asks {
+            let refusal =
+                Refusal::new(Code::ConfirmRequired, "nobody can be asked here: this is no terminal")
+                    .next(&[NextAction::RetryWithYes]);
+            let mut refused = Refused::from(refusal);
+            refused.findings = shown;
+            refused.data = answer.data;
+            refused.warnings = answer.warnings;
+            refused.next = Some("countersign init --yes".into());
+            return Err(refused.into());
+        }
+        if self.voice.format == Format::Text {
+            self.voice.tell(&shown);
+        }
+        let question = format!("Change {}?", plural(self.changes.len(), "file"));
+        if asks && !ask::yes(self.voice, &question) {
+            let refusal = Refusal::new(Code::ConfirmRequired, "everything was left as it is");
+            return Err(Trouble::refused(refusal, "countersign init, and yes"));
+        }
+        self.write()?;
+        let next = "start a host, or see what it can do: countersign tools list\nto take it back: countersign init --undo\n";
+        answer.text = format!("{} {}\n{next}", paint(GOOD, "changed"), plural(self.changes.len(), "file"));
+        Ok(answer.with("changed", true))
+    }
+
+    fn reads_nothing(&self) -> bool {
+        self.import.taken.is_empty()
+    }
+
+    fn write(&self) -> Result<(), Trouble> {
+        let home = home_folder()?;
+        for (name, secret) in &self.import.secrets {
+            keep_secret(&home.join("keyring"), name, secret).map_err(|error| {
+                Trouble::Output(format!("can't keep `{name}`: {}", config_file::why(&error)))
+            })?;
+        }
+        let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.6fZ").to_string();
+        let folder = home.join("backups").join(stamp);
+        backup::apply(&folder, &self.changes).map_err(|error| {
+            let why = config_file::why(&error);
+            Trouble::Output(format!(
+                "a file can't be written: {why}; countersign init --undo takes back what was"
+            ))
+        })
+    }
+
+    /// What a person reads before deciding.
+    fn shown(&self, needs: &BTreeMap<String, tools::Needs>) -> String {
+        let mut text = String::new();
+        if !self.import.upstreams.is_empty() {
+            text.push_str(&tools::table(&self.import.upstreams, needs, self.voice.width()));
+            text.push('\n');
+        }
+        for left in &self.import.left {
+            let line = format!("{}: `{}` stays there: {}", left.host.title(), visible(&left.name), left.why);
+            text.push_str(&format!("{}\n", paint(WARN, line)));
+        }
+        for (place, why) in &self.broken {
+            let line = format!("{}:{}: {}; the file is left alone", place.path.display(), why.line, why.why);
+            text.push_str(&format!("{}\n", paint(WARN, line)));
+        }
+        if !self.import.secrets.is_empty() {
+            let line = format!(
+                "{} will be kept in the keyring, readable by you alone",
+                plural(self.import.secrets.len(), "secret")
+            );
+            text.push_str(&format!("{}\n", paint(BOLD, line)));
+        }
+        for change in &self.changes {
+            let path = change.path.display().to_string();
+            // A difference would show in clear what is about to be kept apart.
+            let before = self.masked(change.before.as_deref().unwrap_or_default());
+            let after = self.masked(&change.after);
+            text.push_str(&format!("{}\n", diff::unified((&path, &before), (&path, &after))));
+        }
+        text
+    }
+
+    fn masked(&self, text: &str) -> String {
+        let secrets = self.import.secrets.values().map(Secret::expose).filter(|secret| secret.len() >= 4);
+        secrets.fold(text.to_owned(), |text, secret| {
+            let escaped = serde_json::to_string(secret).unwrap_or_default();
+            text.replace(secret, "***").replace(escaped.trim_matches('"'), "***")
+        })
+    }
+
+    fn answer(&self, needs: &BTreeMap<String, tools::Needs>) -> Answer {
+        let upstreams: Vec<Value> = self
+            .import
+            .upstreams
+            .iter()
+            .map(|one| {
+                let from: Vec<Value> = one
+                    .from
+                    .iter()
+                    .map(|(host, scope)| json!({"host": host.word(), "scope": scope.word()}))
+                    .collect();
+                json!({
+                    "name": one.id, "from": from, "new": one.table.is_some(),
+                    "tools": needs.get(&one.id).map(tools::Needs::value),
+                })
+            })
+            .collect();
+        let files: Vec<Value> = self
+            .changes
+            .iter()
+            .map(|change| {
+                let path = change.path.display().to_string();
+                let before = self.masked(change.before.as_deref().unwrap_or_default());
+                let patch = diffy::create_patch(&before, &self.masked(&change.after)).to_string();
+                json!({"path": path, "new": change.before.is_none(), "diff": patch})
+            })
+            .collect();
+        let left: Vec<Value> = self
+            .import
+            .left
+            .iter()
+            .map(|left| json!({"host": left.host.word(), "name": left.name, "why": left.why}))
+            .collect();
+        let broken: Vec<Value> = self
+            .broken
+            .iter()
+            .map(|(place, why)| json!({"path": place.path, "line": why.line, "why": why.why}))
+            .collect();
+        let mut answer = Answer::default()
+            .with("config", self.config.display().to_string())
+            .with("upstreams", upstreams)
+            .with("files", files)
+            .with("left", left)
+            .with("broken", broken)
+            .with("secrets", self.import.secrets.keys().cloned().collect::<Vec<_>>());
+        let named = |(place, why): &(Place, Broken)| {
+            format!("`{}` line {}: {}; it was left alone", place.path.display(), why.line, why.why)
+        };
+        answer.warnings.extend(self.broken.iter().map(named));
+        answer
+    }
+}
+
+fn undo() -> Outcome {
+    let backups = home_folder()?.join("backups");
+    let Some(folder) = backup::newest(&backups) else {
+        let refusal = Refusal::new(Code::NotFound, "there is no change of `init` to take back");
+        return Err(Trouble::refused(refusal, "countersign init --dry-run"));
+    };
+    let fates = backup::undo(&folder).map_err(|error| {
+        let message = format!("the change can't be taken back: {}", config_file::why(&error));
+        Trouble::refused(
+            Refusal::new(Code::ConfigInvalid, message),
+            format!("the files are in {}", folder.display()),
+        )
+    })?;
+    let text: String =
+        fates.iter().map(|(path, fate)| format!("{}: {}\n", path.display(), fate.word())).collect();
+    let files: Vec<Value> =
+        fates.iter().map(|(path, fate)| json!({"path": path, "fate": fate.word()})).collect();
+    if fates.iter().any(|(_, fate)| *fate == Fate::Changed) {
+        let message = "a file was changed since: it was left alone";
+        let mut refused = Refused::from(Refusal::new(Code::ApplyDrifted, message).with("files", files));
+        refused.findings = text;
+        refused.next = Some(format!("compare it with what is kept in {}", folder.display()));
+        return Err(refused.into());
+    }
+    Ok(Answer::text(text).with("files", files))
+}
+
+fn ground(args: &Init) -> Result<Ground, Trouble> {
+    let none = || Trouble::refused(Refusal::new(Code::ConfigInvalid, "there is no home folder"), "set HOME");
+    let home = environment::path(if cfg!(windows) { "USERPROFILE" } else { "HOME" }).ok_or_else(none)?;
+    let project = args.project.clone().unwrap_or_else(|| PathBuf::from("."));
+    let project =
+        fs::canonicalize(&project).map_err(|error| unreadable(&project, &config_file::why(&error)))?;
+    Ok(Ground {
+        config: environment::config_folder().ok_or_else(none)?,
+        codex: environment::path("CODEX_HOME"),
+        home,
+        project,
+    })
+}
+
+/// Every file that is there, or was named by its host; those that can't be understood apart.
+fn read_all(args: &Init, ground: &Ground) -> (Vec<Read>, Vec<(Place, Broken)>) {
+    let (mut reads, mut broken) = (Vec::new(), Vec::new());
+    for place in hosts::places(ground) {
+        if !args.host.is_empty() && !args.host.contains(&place.host) {
+            continue;
+        }
+        if args.project.is_some() && place.scope == Scope::User {
+            continue;
+        }
+        let wanted = args.project.is_some() || place.scope == Scope::User;
+        let text = match config_file::read_text(&place.path, LONGEST) {
+            Ok(text) => Some(text),
+            Err(_) if !place.path.exists() => None,
+            Err(why) => {
+                broken.push((place, Broken { line: 1, why }));
+                continue;
+            }
+        };
+        if text.is_none() && !(wanted && args.host.contains(&place.host)) {
+            continue;
+        }
+        match place.read(text.as_deref().unwrap_or_default(), &ground.project) {
+            Ok(entries) => reads.push(Read { place, text, entries }),
+            Err(why) => broken.push((place, why)),
+        }
+    }
+    (reads, broken)
+}
+
+fn config_path(args: &Init, cli: &Cli, ground: &Ground) -> Result<PathBuf, Trouble> {
+    if let Some(path) = cli.config.first() {
+        return Ok(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+    }
+    if args.project.is_some() {
+        return Ok(ground.project.join(NAME));
+    }
+    if let Some(path) = environment::path("COUNTERSIGN_CONFIG") {
+        return Ok(path);
+    }
+    Ok(home_folder()?.join(NAME))
+}
+
+/// Our own folder in the platform's folder for configuration.
+pub(crate) fn home_folder() -> Result<PathBuf, Trouble> {
+    environment::config_folder().map(|folder| folder.join("countersign")).ok_or_else(|| {
+        Trouble::refused(Refusal::new(Code::ConfigInvalid, "there is no home folder"), "set HOME")
+    })
+}
+
+/// How hosts start us: by name where the name leads here, else by path.
+fn ours(config: &Path) -> Ours {
+    let exe =
+        std::env::current_exe().and_then(fs::canonicalize).unwrap_or_else(|_| PathBuf::from("countersign"));
+    let on_path = environment::path("PATH").is_some_and(|path| {
+        let found =
+            std::env::split_paths(&path).map(|folder| folder.join("countersign")).find(|one| one.is_file());
+        found.and_then(|found| fs::canonicalize(found).ok()) == Some(exe.clone())
+    });
+    let command = if on_path { "countersign".to_owned() } else { exe.display().to_string() };
+    let args = ["serve", "--config"].map(str::to_owned).into_iter().chain([config.display().to_string()]);
+    Ours { command, args: args.collect() }
+}
+
+fn insert(document: &mut DocumentMut, id: &str, table: Toml) {
+    let all = document.entry("upstreams").or_insert_with(|| {
+        let mut all = Toml::new();
+        all.set_implicit(true);
+        Item::Table(all)
+    });
+    if let Some(all) = all.as_table_like_mut() {
+        all.insert(id, Item::Table(table));
+    }
+}
+
+/// A new file says what it is.
+fn headed(before: Option<&str>, text: &str) -> String {
+    match before {
+        Some(_) => text.to_owned(),
+        None => format!(
+            "# What agents may change, and who has to agree. Checked by `countersign policy check`.\n\n[gateway]\nmode = \"ask\"\n\n{}",
+            text.trim_start()
+        ),
+    }
+}
+
+fn check(path: &Path, text: &str) -> Result<(), Trouble> {
+    let files = config_file::ConfigFiles {
+        sources: vec![countersign_core::config::Source::new(path.display().to_string(), text)],
+        folder: PathBuf::new(),
+    };
+    files.parse().map(|_| ())
+}
+
+fn keep_secret(folder: &Path, name: &str, secret: &Secret) -> std::io::Result<()> {
+    use std::io::Write as _;
+    fs::create_dir_all(folder)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let mut file = options.open(folder.join(name))?;
+    file.write_all(secret.expose().as_bytes())?;
+    file.sync_all()
+}
+
+/// Where a link leads: the file is changed there, and the link stays.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn unreadable(path: &Path, why: &str) -> Trouble {
+    let message = format!("can't use `{}`: {why}", path.display());
+    let refusal = Refusal::new(Code::ConfigInvalid, message).because("config_unreadable");
+    Trouble::refused(refusal, "mend it, or name another: --config PATH")
+}
+
+fn broken_file(place: &Place, why: &Broken) -> Trouble {
+    let message = format!("`{}` line {}: {}", place.path.display(), why.line, why.why);
+    Trouble::refused(Refusal::new(Code::ConfigInvalid, message), "mend it; nothing was changed")
+}

@@ -1,0 +1,126 @@
+//! What a change of several files needs to be taken back: every file as it was, kept before the first one is touched. Taking back
+//! restores byte for byte, and leaves alone what somebody changed since.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use countersign_core::digest::{Digest, Domain};
+use serde_json::{Value, json};
+
+use crate::commands::upstreams::edit::write;
+
+const LIST: &str = "files.json";
+const UNDONE: &str = ".undone";
+
+/// One file before and after.
+pub(super) struct Change {
+    /// Which.
+    pub(super) path: PathBuf,
+    /// Its text before; none if it was not there.
+    pub(super) before: Option<String>,
+    /// Its text after.
+    pub(super) after: String,
+}
+
+/// What became of a file when a change was taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is as it was.
+    Restored,
+    /// It was made by the change, and is gone.
+    Removed,
+    /// Somebody changed it since: left alone.
+    Changed,
+}
+
+impl Fate {
+    /// Its name.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Restored => "restored",
+            Self::Removed => "removed",
+            Self::Changed => "changed since, left alone",
+        }
+    }
+}
+
+fn digest(text: &str) -> String {
+    Digest::of(Domain::Outcome, text.as_bytes()).to_string()
+}
+
+/// Keeps every file as it is under `folder`, then writes every file as it shall be.
+pub(super) fn apply(folder: &Path, changes: &[Change]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    only_ours(folder)?;
+    let mut list = Vec::new();
+    for (index, change) in changes.iter().enumerate() {
+        let kept = index.to_string();
+        if let Some(before) = &change.before {
+            fs::write(folder.join(&kept), before)?;
+        }
+        list.push(json!({
+            "path": change.path, "kept": change.before.as_ref().map(|_| kept), "after": digest(&change.after),
+        }));
+    }
+    let list = serde_json::to_string_pretty(&json!({"version": 1, "files": list}))?;
+    write(folder, &folder.join(LIST), &list)?;
+    for change in changes {
+        if let Some(parent) = change.path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        write(Path::new("."), &change.path, &change.after)?;
+    }
+    Ok(())
+}
+
+/// The newest change that was not taken back.
+pub(super) fn newest(backups: &Path) -> Option<PathBuf> {
+    let mut all: Vec<PathBuf> =
+        fs::read_dir(backups).ok()?.filter_map(Result::ok).map(|entry| entry.path()).collect();
+    all.sort();
+    all.into_iter().rev().find(|folder| folder.join(LIST).exists() && !folder.join(UNDONE).exists())
+}
+
+/// Takes a change back, file by file.
+pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
+    let list: Value = serde_json::from_str(&fs::read_to_string(folder.join(LIST))?)?;
+    let mut fates = Vec::new();
+    for file in list.get("files").and_then(Value::as_array).into_iter().flatten() {
+        let text = |key: &str| file.get(key).and_then(Value::as_str);
+        let Some(path) = text("path").map(PathBuf::from) else { continue };
+        let before = text("kept").map(|kept| fs::read_to_string(folder.join(kept))).transpose()?;
+        let now = fs::read_to_string(&path).ok();
+        let fate = match (now, before) {
+            // It was never written, or is back already.
+            (now, before) if now == before => Fate::Restored,
+            (Some(now), before) if Some(digest(&now).as_str()) == text("after") => match before {
+                Some(before) => {
+                    write(Path::new("."), &path, &before)?;
+                    Fate::Restored
+                }
+                None => {
+                    fs::remove_file(&path)?;
+                    Fate::Removed
+                }
+            },
+            (Some(_) | None, _) => Fate::Changed,
+        };
+        fates.push((path, fate));
+    }
+    if fates.iter().all(|(_, fate)| *fate != Fate::Changed) {
+        fs::write(folder.join(UNDONE), "")?;
+    }
+    Ok(fates)
+}
+
+#[cfg(unix)]
+fn only_ours(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn only_ours(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Hosts that keep servers in JSON, with comments and trailing commas where their authors like them. An edit touches the members it
+//! is about and no other byte.
+
+use std::path::PathBuf;
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use serde_json::{Map, Value};
+
+use super::server::{NAME, is_ours};
+use super::{Broken, Entry, Host, Kind, Ours, Server};
+
+/// Comments and trailing commas are what hosts accept; anything looser is a mistake they would not read either.
+fn options() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    }
+}
+
+fn parse(text: &str) -> Result<CstRootNode, Broken> {
+    CstRootNode::parse(text, &options())
+        .map_err(|error| Broken { line: error.line_display(), why: error.kind().to_string() })
+}
+
+fn whole(root: &CstRootNode) -> Result<Option<CstObject>, Broken> {
+    match (root.value(), root.object_value()) {
+        (None, _) => Ok(None),
+        (Some(_), Some(object)) => Ok(Some(object)),
+        (Some(_), None) => Err(Broken { line: 1, why: "it is not an object".to_owned() }),
+    }
+}
+
+/// Every server of a file: those for everywhere, and Claude Code's own ones of single folders.
+pub(super) fn read(host: Host, text: &str, folder: Option<PathBuf>) -> Result<Vec<Entry>, Broken> {
+    let Some(object) = whole(&parse(text)?)? else { return Ok(Vec::new()) };
+    let mut entries = Vec::new();
+    if let Some(servers) = object.object_value(host.key()) {
+        gather(host, &servers, &[host.key()], folder, &mut entries);
+    }
+    if host == Host::ClaudeCode
+        && let Some(projects) = object.object_value("projects")
+    {
+        for project in projects.properties() {
+            let (Some(path), Some(inside)) = (project.decoded_name(), project.object_value()) else {
+                continue;
+            };
+            if let Some(servers) = inside.object_value(host.key()) {
+                let keys = ["projects", path.as_str(), host.key()];
+                gather(host, &servers, &keys, Some(PathBuf::from(&path)), &mut entries);
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn gather(host: Host, servers: &CstObject, keys: &[&str], folder: Option<PathBuf>, into: &mut Vec<Entry>) {
+    for member in servers.properties() {
+        let Some(name) = member.decoded_name() else { continue };
+        let value = member.value().and_then(|value| value.to_serde_value()).unwrap_or_default();
+        let path = keys.iter().map(|key| (*key).to_owned()).chain([name.clone()]).collect();
+        into.push(Entry { kind: kind(host, &value), name, path, folder: folder.clone() });
+    }
+}
+
+fn kind(host: Host, value: &Value) -> Kind {
+    let Some(members) = value.as_object() else { return Kind::Foreign("it is not an object".to_owned()) };
+    let text = |key: &str| members.get(key).and_then(Value::as_str).map(str::to_owned);
+    if text("command").is_some_and(|command| is_ours(&command)) {
+        return Kind::Countersign;
+    }
+    let off = members.get("disabled") == Some(&Value::Bool(true))
+        || members.get("enabled") == Some(&Value::Bool(false));
+    if off {
+        return Kind::Disabled;
+    }
+    // Older Zed files have the program's parts one level down.
+    if let Some(Value::Object(inner)) = members.get("command").filter(|_| host == Host::Zed) {
+        let command = inner.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
+        return stdio(command, inner);
+    }
+    if let Some(command) = text("command") {
+        return stdio(command, members);
+    }
+    let url = text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl"));
+    match (url, text("type").as_deref()) {
+        (Some(_), Some("sse")) => {
+            Kind::Foreign("it speaks the old SSE transport, which has no sessions".to_owned())
+        }
+        (Some(url), _) => Kind::Server(Server::Http {
+            url,
+            headers: pairs(members.get("headers")),
+            bearer_env: None,
+            env_headers: Vec::new(),
+        }),
+        (None, _) => Kind::Foreign("it has neither `command` nor `url`".to_owned()),
+    }
+}
+
+fn stdio(command: String, members: &Map<String, Value>) -> Kind {
+    if is_ours(&command) {
+        return Kind::Countersign;
+    }
+    let args = members.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
+    Kind::Server(Server::Stdio {
+        command,
+        args: args.iter().map(plain).collect(),
+        env: pairs(members.get("env")),
+        cwd: members.get("cwd").and_then(Value::as_str).map(str::to_owned),
+    })
+}
+
+fn pairs(value: Option<&Value>) -> Vec<(String, String)> {
+    let members = value.and_then(Value::as_object).into_iter().flatten();
+    members.filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), plain(value))).collect()
+}
+
+/// A text as it is, anything else as JSON: hosts turn numbers and truths into texts as well.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Removes what was taken over and adds our entry where the host's servers stand.
+pub(super) fn rewrite(host: Host, text: &str, taken: &[Entry], ours: &Ours) -> Result<String, Broken> {
+    let root = parse(text)?;
+    if whole(&root)?.is_none() && root.value().is_some() {
+        return Err(Broken { line: 1, why: "it is not an object".to_owned() });
+    }
+    let object = root.object_value_or_set();
+    for entry in taken {
+        let Some((name, keys)) = entry.path.split_last() else { continue };
+        let holder = keys.iter().try_fold(object.clone(), |here, key| here.object_value(key));
+        if let Some(member) = holder.and_then(|holder| holder.get(name)) {
+            member.remove();
+        }
+    }
+    let servers = object.object_value_or_set(host.key());
+    if servers.get(NAME).is_none() {
+        servers.append(NAME, entry(host, ours));
+    }
+    Ok(root.to_string())
+}
+
+fn entry(host: Host, ours: &Ours) -> CstInputValue {
+    let text = |text: &str| CstInputValue::String(text.to_owned());
+    let mut members = Vec::new();
+    match host {
+        Host::ClaudeCode | Host::VsCode => members.push(("type".to_owned(), text("stdio"))),
+        Host::Zed => members.push(("source".to_owned(), text("custom"))),
+        Host::ClaudeDesktop | Host::Codex | Host::Cursor | Host::Gemini | Host::Windsurf => {}
+    }
+    members.push(("command".to_owned(), text(&ours.command)));
+    let args = ours.args.iter().map(|arg| text(arg)).collect();
+    members.push(("args".to_owned(), CstInputValue::Array(args)));
+    CstInputValue::Object(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours() -> Ours {
+        Ours { command: "countersign".to_owned(), args: vec!["serve".to_owned()] }
+    }
+
+    #[test]
+    fn an_edit_keeps_comments_order_and_trailing_commas() {
+        let text = "// mine\n{\n\t\"a\": 1, // one\n\t\"servers\": {\n\t\t\"x\": {\"command\": \"npx\", \"args\": [\"-y\", \"x\"],},\n\t},\n\t\"z\": [1,2,],\n}\n";
+        let entries = read(Host::VsCode, text, None).unwrap();
+        assert_eq!(entries.len(), 1);
+        let after = rewrite(Host::VsCode, text, &entries, &ours()).unwrap();
+        assert!(after.starts_with("// mine\n{\n\t\"a\": 1, // one\n\t\"servers\": {"), "{after}");
+        assert!(after.ends_with("\n\t\"z\": [1,2,],\n}\n"), "{after}");
+        assert!(after.contains("\"countersign\"") && !after.contains("npx"), "{after}");
+        assert_eq!(read(Host::VsCode, &after, None).unwrap()[0].kind, Kind::Countersign);
+        assert_eq!(rewrite(Host::VsCode, &after, &[], &ours()).unwrap(), after);
+    }
+
+    #[test]
+    fn a_broken_file_is_named_with_its_line() {
+        let broken = read(Host::Cursor, "{\n  \"mcpServers\": {\n    \"x\" 1\n}}", None).unwrap_err();
+        assert_eq!(broken.line, 3);
+        assert!(read(Host::Cursor, "[]", None).is_err());
+        assert_eq!(read(Host::Cursor, "", None).unwrap(), []);
+    }
+
+    #[test]
+    fn each_dialect_is_read() {
+        let url = |text: &str, host| {
+            let kind = read(host, text, None).unwrap().remove(0).kind;
+            let Kind::Server(Server::Http { url, .. }) = kind else { panic!("{kind:?}") };
+            url
+        };
+        assert_eq!(
+            url(r#"{"mcpServers":{"a":{"serverUrl":"https://a/mcp"}}}"#, Host::Windsurf),
+            "https://a/mcp"
+        );
+        assert_eq!(url(r#"{"mcpServers":{"a":{"httpUrl":"https://b/mcp"}}}"#, Host::Gemini), "https://b/mcp");
+        let local = r#"{"projects":{"/p":{"mcpServers":{"a":{"command":"x"}}}}}"#;
+        let entries = read(Host::ClaudeCode, local, None).unwrap();
+        assert_eq!(entries[0].folder, Some(PathBuf::from("/p")));
+        let gone = rewrite(Host::ClaudeCode, local, &entries, &ours()).unwrap();
+        let value: Value = serde_json::from_str(&gone).unwrap();
+        assert_eq!(value["projects"]["/p"]["mcpServers"], serde_json::json!({}));
+        assert_eq!(value["mcpServers"]["countersign"]["command"], "countersign");
+    }
+}

@@ -1,0 +1,249 @@
+//! `init` in a home as people have it: comments, odd layouts, secrets, the same server in three hosts. Imports, shows, applies, takes
+//! back byte for byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::world::{World, binary};
+
+const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+
+/// A server under a name that is not ours.
+fn server(world: &World) -> String {
+    let path = world.home().join("bin").join("echo-server");
+    if !path.exists() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(binary(), &path).unwrap();
+    }
+    path.display().to_string()
+}
+
+fn put(world: &World, name: &str, text: &str) -> PathBuf {
+    let path = world.home().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// A home with files of every host, and a project.
+fn furnish(world: &World) -> Vec<PathBuf> {
+    let server = server(world);
+    let project = world.work().canonicalize().unwrap().display().to_string();
+    let mut files = vec![
+        put(
+            world,
+            ".claude.json",
+            &format!(
+                "{{\n  \"numStartups\": 41,\n  \"mcpServers\": {{\n    \"echo\": {{\"type\": \"stdio\", \"command\": \"{server}\", \"args\": [\"bench-echo\"], \"env\": {{}}}},\n    \"github\": {{\"type\":\"http\",\"url\":\"http://127.0.0.1:9/mcp\",\"headers\":{{\"Authorization\":\"Bearer {TOKEN}\"}}}}\n  }},\n  \"projects\": {{\"{project}\": {{\"allowedTools\": [], \"mcpServers\": {{\"local notes\": {{\"command\": \"{server}\", \"args\": [\"bench-echo\"]}}}}}}}},\n  \"big\": 12345678901234567890123\n}}\n"
+            ),
+        ),
+        put(
+            world,
+            ".codex/config.toml",
+            &format!(
+                "# codex\nmodel = \"gpt-5\" # mine\n\n[mcp_servers.echo]\ncommand = \"{server}\"\nargs = [ \"bench-echo\" ]\n\n[profiles.fast]\nx = 1\n"
+            ),
+        ),
+        put(
+            world,
+            ".cursor/mcp.json",
+            &format!(
+                "{{\"mcpServers\":{{\"echo\":{{\"command\":\"{server}\",\"args\":[\"bench-echo\",\"--api-key\",\"sesame-open-now\"]}}}}}}"
+            ),
+        ),
+        put(
+            world,
+            ".config/Code/User/mcp.json",
+            "// workspace servers\n{\n\t\"inputs\": [ {\"id\": \"tok\", \"type\": \"promptString\"}, ],\n\t\"servers\": {\n\t\t// asks for a token\n\t\t\"ask\": { \"type\": \"http\", \"url\": \"https://a.example/mcp\", \"headers\": {\"X\": \"${input:tok}\"} },\n\t},\n}\n",
+        ),
+        put(
+            world,
+            ".gemini/settings.json",
+            "{\n  \"theme\": \"Dark\",\n  \"mcpServers\": { \"old\": { \"url\": \"https://b.example/sse\", \"type\": \"sse\" } }\n}\n",
+        ),
+        put(
+            world,
+            ".codeium/windsurf/mcp_config.json",
+            "{ \"mcpServers\": { \"off\": { \"command\": \"npx\", \"disabled\": true } } }\n",
+        ),
+        put(
+            world,
+            ".config/zed/settings.json",
+            "{\n  // editor\n  \"vim_mode\": true,\n  \"context_servers\": {},\n}\n",
+        ),
+        put(world, ".config/Claude/claude_desktop_config.json", "{}"),
+    ];
+    let shared = world.work().join(".mcp.json");
+    fs::write(&shared, format!("{{\"mcpServers\":{{\"team\":{{\"command\":\"{server}\",\"args\":[\"bench-echo\"],\"env\":{{\"LOG\":\"${{LOG:-info}}\"}}}}}}}}\n")).unwrap();
+    files.push(shared);
+    files
+}
+
+fn texts(files: &[PathBuf]) -> BTreeMap<PathBuf, String> {
+    files.iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+fn config(world: &World) -> String {
+    fs::read_to_string(world.home().join(".config/countersign/countersign.toml")).unwrap()
+}
+
+fn everything_below(folder: &Path, into: &mut Vec<(PathBuf, Vec<u8>)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            everything_below(&path, into);
+        } else {
+            into.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    into.sort();
+}
+
+#[test]
+fn a_dry_run_shows_everything_and_changes_nothing() {
+    let world = World::new();
+    furnish(&world);
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    everything_below(&world.home(), &mut before);
+    let shown = world.run(&["init", "--dry-run"]);
+    everything_below(&world.home(), &mut after);
+    assert_eq!(before, after, "a dry run writes nothing");
+    assert_eq!(shown.code, Some(0), "{shown}");
+    for part in [
+        "echo",
+        "Claude Code, Codex",
+        "team",
+        "does not answer",
+        "+++ ",
+        "ask",
+        "only its host can ask for",
+        "switched off",
+        "old SSE",
+    ] {
+        assert!(shown.stdout.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.stdout.contains(TOKEN) && !shown.stdout.contains("sesame"), "{shown}");
+    let json = world.run(&["init", "--dry-run", "--json"]);
+    assert!(!json.stdout.contains(TOKEN), "{json}");
+    let data = &json.envelope()["data"];
+    assert_eq!(data["changed"], false);
+    let echo = data["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == "echo").unwrap();
+    let from: Vec<&Value> = echo["from"].as_array().unwrap().iter().map(|from| &from["host"]).collect();
+    assert_eq!(from, ["claude-code", "codex"], "the same server of two hosts is one upstream");
+    assert!(echo["tools"]["read"].as_u64().unwrap() + echo["tools"]["write"].as_u64().unwrap() > 0, "{echo}");
+}
+
+#[test]
+fn off_a_terminal_it_needs_yes() {
+    let world = World::new();
+    furnish(&world);
+    let refused = world.run(&["init", "--no-start"]);
+    assert_eq!(refused.code, Some(4), "{refused}");
+    assert!(!world.home().join(".config/countersign").exists());
+}
+
+#[test]
+fn with_yes_every_host_has_one_server_and_undo_restores_every_byte() {
+    let world = World::new();
+    let files = furnish(&world);
+    let before = texts(&files);
+    let done = world.run(&["init", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    // Each host leads to us; what could not be taken over stays, everything else is kept.
+    let claude = fs::read_to_string(&files[0]).unwrap();
+    assert!(claude.contains("\"numStartups\": 41") && claude.contains("12345678901234567890123"), "{claude}");
+    assert!(claude.contains("\"countersign\"") && !claude.contains("echo-server"), "{claude}");
+    let codex = fs::read_to_string(&files[1]).unwrap();
+    assert!(
+        codex.starts_with("# codex\nmodel = \"gpt-5\" # mine\n")
+            && codex.contains("[profiles.fast]\nx = 1\n"),
+        "{codex}"
+    );
+    let code = fs::read_to_string(&files[3]).unwrap();
+    assert!(
+        code.starts_with("// workspace servers\n{\n\t\"inputs\": [ {") && code.contains("${input:tok}"),
+        "{code}"
+    );
+    for path in &files {
+        assert!(fs::read_to_string(path).unwrap().contains("countersign"), "{}", path.display());
+    }
+    // No secret in clear but in the keyring, which is ours alone.
+    let written = config(&world);
+    assert!(!written.contains(TOKEN) && !written.contains("sesame"), "{written}");
+    assert!(written.contains("${keyring:github.Authorization}"), "{written}");
+    let kept = world.home().join(".config/countersign/keyring/github.Authorization");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), format!("Bearer {TOKEN}"));
+    use std::os::unix::fs::PermissionsExt as _;
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    // The configuration is a good one.
+    let path = world.home().join(".config/countersign/countersign.toml");
+    let checked = world.run(&["policy", "check", "--config", path.to_str().unwrap()]);
+    assert_eq!(checked.code, Some(0), "{checked}");
+    // A second run has nothing to do.
+    let after = texts(&files);
+    let again = world.run(&["init", "--yes", "--no-start", "--json"]);
+    assert_eq!(again.envelope()["data"]["changed"], false, "{again}");
+    assert_eq!(texts(&files), after);
+    assert_eq!(config(&world), written);
+    // And back.
+    let undone = world.run(&["init", "--undo"]);
+    assert_eq!(undone.code, Some(0), "{undone}");
+    assert_eq!(texts(&files), before);
+    assert!(!path.exists());
+    assert_eq!(world.run(&["init", "--undo"]).code, Some(3));
+}
+
+#[test]
+fn a_file_changed_by_hand_meanwhile_is_not_overwritten() {
+    let world = World::new();
+    let files = furnish(&world);
+    let before = texts(&files);
+    assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
+    let mine = format!("{}\n// mine\n", fs::read_to_string(&files[3]).unwrap());
+    fs::write(&files[3], &mine).unwrap();
+    let undone = world.run(&["init", "--undo"]);
+    assert_eq!(undone.code, Some(5), "{undone}");
+    assert!(undone.stdout.contains("changed since, left alone"), "{undone}");
+    assert_eq!(fs::read_to_string(&files[3]).unwrap(), mine);
+    for (path, text) in before.iter().filter(|(path, _)| **path != files[3]) {
+        assert_eq!(&fs::read_to_string(path).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_broken_file_is_named_with_its_line_and_left_alone() {
+    let world = World::new();
+    let files = furnish(&world);
+    fs::write(&files[2], "{\n  \"mcpServers\": {\n    \"x\": nope\n  }\n}\n").unwrap();
+    let done = world.run(&["init", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    assert!(done.stderr.contains("mcp.json` line 3"), "{done}");
+    assert_eq!(fs::read_to_string(&files[2]).unwrap(), "{\n  \"mcpServers\": {\n    \"x\": nope\n  }\n}\n");
+}
+
+#[test]
+fn one_host_or_one_project_alone() {
+    let world = World::new();
+    let files = furnish(&world);
+    let before = texts(&files);
+    assert_eq!(world.run(&["init", "--host", "cursor", "--yes", "--no-start"]).code, Some(0));
+    let changed: Vec<&PathBuf> =
+        files.iter().filter(|path| before[*path] != fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(changed, [&files[2]]);
+    assert_eq!(world.run(&["init", "--undo"]).code, Some(0));
+    assert_eq!(world.run(&["init", "--project", ".", "--yes", "--no-start"]).code, Some(0));
+    let changed: Vec<&PathBuf> =
+        files.iter().filter(|path| before[*path] != fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(changed, [&files[8]]);
+    let written = world.read("countersign.toml");
+    assert!(written.contains("[upstreams.team]") && written.contains("LOG = \"info\""), "{written}");
+    // A host without a file gets one when it is named.
+    let bare = World::new();
+    assert_eq!(bare.run(&["init", "--host", "claude-code", "--yes"]).code, Some(0));
+    let made: Value =
+        serde_json::from_str(&fs::read_to_string(bare.home().join(".claude.json")).unwrap()).unwrap();
+    assert_eq!(made["mcpServers"]["countersign"]["args"][0], "serve");
+}
