@@ -33,8 +33,8 @@ pub use lint::lint;
 pub use question::{ExplainInput, IntentInput};
 pub use rule::{Author, RuleOrigin};
 pub use sections::{
-    AgentAuth, ConfirmSection, DeskSection, Gateway, IntentSection, LedgerSection, LimitsSection, Reads,
-    Surface,
+    AgentAuth, ConfirmSection, DeskSection, Gateway, IntentSection, LedgerSection, LimitsSection, OWN_TOOLS,
+    Reads, Surface,
 };
 pub use simulate::{Change, Decision, Past, Recorded, Replayed, replay};
 pub use source::{Files, Place, Source};

@@ -23,5 +23,6 @@ pub mod refusal;
 pub mod role;
 pub mod rules;
 pub mod strict_json;
+pub mod suggest;
 pub mod tool;
 pub mod words;

@@ -1,13 +1,14 @@
 //! Putting the house together from its configuration: law, upstreams, keeper. Reads no file and no environment:
 //! both are handed in, secrets resolved.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_core::config::{Config, NativeKind, Pair, Template, Upstream as Written, UpstreamKind};
-use countersign_core::ids::{Secret, UpstreamId};
+use countersign_core::ids::{FullName, Secret, ToolName, UpstreamId};
 use countersign_store::Store;
 use countersign_wire::frame::Limits;
 use countersign_wire::raw;
@@ -63,8 +64,23 @@ impl Law {
             ttl: config.confirm.ttl,
             timeout: USUAL_TIMEOUT,
             desk_url: around.desk_url.clone(),
+            aliases: config.gateway.aliases.clone(),
+            suggest: suggested(config),
         }
     }
+}
+
+/// What command tools say should be thought of first.
+fn suggested(config: &Config) -> HashMap<FullName, Vec<FullName>> {
+    let mut all = HashMap::new();
+    for written in &config.upstreams {
+        let UpstreamKind::Command { tools, .. } = &written.kind else { continue };
+        for tool in tools.iter().filter(|tool| !tool.suggest.is_empty()) {
+            let full = |name: &ToolName| FullName::new(written.id.clone(), name.clone());
+            all.insert(full(&tool.name), tool.suggest.iter().map(full).collect());
+        }
+    }
+    all
 }
 
 /// Builds the house and starts its keeper. Upstreams start when their list is first read.

@@ -9,7 +9,7 @@ pub mod series;
 use std::sync::Arc;
 
 use countersign_core::call::{Arguments, Call, Caller, Standing};
-use countersign_core::confirm::{Brought, Held};
+use countersign_core::confirm::{Brought, Held, Need};
 use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
 use countersign_core::gate::{self, Refused, Snapshot, Verdict, Writes, token_digest};
@@ -17,7 +17,8 @@ use countersign_core::grant::Grant;
 use countersign_core::ids::FullName;
 use countersign_core::mode::Mode;
 use countersign_core::record::RowStatus;
-use countersign_core::refusal::Refusal;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::suggest::Moment;
 use countersign_store::StoreFault;
 use countersign_wire::serve::Ctx;
 use serde_json::Value;
@@ -26,6 +27,7 @@ use crate::answer::Answer;
 use crate::asked::Asked;
 use crate::house::House;
 use crate::law::Law;
+use crate::suggested::Suggesting;
 
 /// One call on its way.
 pub struct Conduct<'a> {
@@ -112,8 +114,27 @@ impl Conduct<'_> {
             Verdict::Hold(draft) => self.hold(draft, &law).await,
             Verdict::Preview(draft) => self.show_preview(draft).await,
             Verdict::Explain(explanation) => self.explain(explanation).await,
-            Verdict::Refuse(refused) => self.refuse(refused).await,
+            Verdict::Refuse(refused) => self.refuse_by_mode(refused).await,
         }
+    }
+
+    /// A refusal; one about the mode comes with what can be done instead.
+    async fn refuse_by_mode(&self, refused: Refused) -> Answer {
+        let about_mode = matches!(refused.refusal.code, Code::ModeForbidden | Code::ModeInvalid);
+        let suggestions = about_mode
+            .then(|| self.suggest(Moment::ModeRefused, refused.record.mode, &refused.record.tool, None));
+        match (self.refuse(refused).await, suggestions) {
+            (Answer::Envelope(envelope), Some(suggestions)) => {
+                Answer::Envelope(envelope.with("suggestions", suggestions))
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    /// `data.suggestions`. A mode that never came to be counts as the weakest.
+    fn suggest(&self, moment: Moment, mode: Option<Mode>, tool: &FullName, need: Option<&Need>) -> Value {
+        let mode = mode.unwrap_or(Mode::Ask).min(self.caller.scopes.max_mode);
+        Suggesting { house: self.house, caller: &self.caller, moment, mode }.about(tool, need)
     }
 
     /// Law and world as the gate takes them.

@@ -1,8 +1,10 @@
 //! The configured law as the house holds it: read once, swapped whole on reload, never half new.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use countersign_core::config::AgentAuth;
+use countersign_core::ids::FullName;
 use countersign_core::intent::Strictness;
 use countersign_core::mode::Mode;
 use countersign_core::rules::RuleSet;
@@ -26,4 +28,8 @@ pub struct Law {
     pub timeout: Duration,
     /// Where a person decides, for `approve_url`; none without a desk.
     pub desk_url: Option<String>,
+    /// Other names of our own tools.
+    pub aliases: Vec<(String, &'static str)>,
+    /// What should be thought of before a tool is used.
+    pub suggest: HashMap<FullName, Vec<FullName>>,
 }

@@ -20,6 +20,7 @@ pub mod schema;
 pub mod search;
 pub mod service;
 pub mod simulate;
+mod suggested;
 pub mod surfaces;
 pub mod upstreams;
 pub mod waiting;

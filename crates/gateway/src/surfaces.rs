@@ -34,11 +34,13 @@ pub fn list(house: &House, caller: &Caller, surface: Surface) -> Reply {
     match surface {
         Surface::Router => {
             definitions::ROUTER.iter().chain(definitions::OWN.iter()).for_each(|tool| push(tool.get()));
+            own::aliases(house).iter().for_each(|tool| push(tool.get()));
         }
         Surface::Direct => {
             let catalog = house.catalog.load();
             if !catalog.is_bare() {
                 definitions::OWN.iter().for_each(|tool| push(tool.get()));
+                own::aliases(house).iter().for_each(|tool| push(tool.get()));
             }
             let reachable =
                 |upstream| caller.scopes.upstreams.as_ref().is_none_or(|all| all.contains(upstream));
@@ -74,8 +76,8 @@ pub async fn call(
         };
     }
     let bare = surface == Surface::Direct && house.catalog.load().is_bare();
-    if !bare && own::is_ours(&name) {
-        return own::call(house, ctx, caller, surface, &name, params).await.into_reply();
+    if let Some(own) = own::meant(house, &name).filter(|_| !bare) {
+        return own::call(house, ctx, caller, surface, own, params).await.into_reply();
     }
     match surface {
         Surface::Router => unknown(house, caller, &name, params).await,

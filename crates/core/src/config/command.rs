@@ -96,6 +96,8 @@ pub struct CommandTool {
     pub parse: Parse,
     /// How much of its output an answer holds, in bytes.
     pub output: u64,
+    /// Tools of the same upstream that should be thought of first.
+    pub suggest: Vec<ToolName>,
 }
 
 /// What a preview command is called as a tool: `#` is in no tool's own name.
@@ -104,7 +106,7 @@ pub const PREVIEW_SUFFIX: &str = "#preview";
 /// What a command that tells the present state is called as a tool.
 pub const EXPLAIN_SUFFIX: &str = "#explain";
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "name",
     "title",
     "description",
@@ -125,6 +127,7 @@ const KEYS: [&str; 20] = [
     "ok_exit",
     "parse",
     "output",
+    "suggest",
 ];
 const OUTPUT: u64 = 64 << 10;
 
@@ -145,7 +148,30 @@ pub(super) fn read_all(reader: &mut Reader<'_>, upstream: &str, node: &Node) -> 
         }
         tools.push(tool);
     }
+    check_suggested(reader, &items_of(node), &tools);
     tools
+}
+
+fn items_of(node: &Node) -> Vec<&Node> {
+    node.as_items().unwrap_or_default().iter().filter_map(|item| item.as_table()?.get("suggest")).collect()
+}
+
+/// What is suggested has to be there, and something else.
+fn check_suggested(reader: &mut Reader<'_>, written: &[&Node], tools: &[CommandTool]) {
+    for node in written {
+        for (name, place) in reader.texts(node, "suggest", "[\"archive\"]") {
+            let known = tools.iter().map(|tool| tool.name.as_str());
+            if known.clone().any(|known| known == name) {
+                continue;
+            }
+            let help = match nearest(name, known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "name another tool of this upstream".to_owned(),
+            };
+            let message = format!("{} is no tool of this upstream", tick(name));
+            reader.error(place, Problem::BadReference, message, help);
+        }
+    }
 }
 
 fn read(reader: &mut Reader<'_>, upstream: &str, node: &Node, table: &Table) -> Option<CommandTool> {
@@ -170,6 +196,11 @@ fn read(reader: &mut Reader<'_>, upstream: &str, node: &Node, table: &Table) -> 
     let env = environment(reader, table);
     let ok_exit = table.get("ok_exit").map(|node| exits(reader, node)).unwrap_or_else(|| vec![0]);
     let type_field = type_field(reader, table, &names);
+    let suggest = match table.get("suggest").map(|node| (node.as_items(), node.as_text())) {
+        Some((Some(items), _)) => items.iter().filter_map(Node::as_text).map(ToolName::new).collect(),
+        Some((None, Some(only))) => vec![ToolName::new(only)],
+        Some((None, None)) | None => Vec::new(),
+    };
     let mut section = Section { reader, table };
     let tool = CommandTool {
         title: section.text("title", "\"Git status\"").map(str::to_owned),
@@ -196,6 +227,7 @@ fn read(reader: &mut Reader<'_>, upstream: &str, node: &Node, table: &Table) -> 
         cwd,
         env,
         ok_exit,
+        suggest,
     };
     Some(tool)
 }

@@ -74,7 +74,22 @@ pub struct Gateway {
     pub unlisted: Unlisted,
     /// Who may open an agent line over HTTP.
     pub agent_auth: AgentAuth,
+    /// Other names of our own tools: the name, and the tool it means.
+    pub aliases: Vec<(String, &'static str)>,
 }
+
+/// Our own tools, which an alias may mean.
+pub const OWN_TOOLS: [&str; 9] = [
+    "retrieve_tools",
+    "set_mode",
+    "draft_plan",
+    "run_plan",
+    "get_status",
+    "get_plan",
+    "cancel_plan",
+    "list_runs",
+    "get_run",
+];
 
 /// `[intent]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +143,8 @@ fn table_of<'t>(reader: &mut Reader<'_>, root: &'t Table, name: &str, example: &
 }
 
 pub(super) fn gateway(reader: &mut Reader<'_>, root: &Table) -> Gateway {
-    const KEYS: [&str; 7] = ["mode", "max_mode", "surface", "listen", "store", "unlisted", "agent_auth"];
+    const KEYS: [&str; 8] =
+        ["mode", "max_mode", "surface", "listen", "store", "unlisted", "agent_auth", "aliases"];
     let table = table_of(reader, root, "gateway", "{ mode = \"ask\" }");
     let mut section = Section::open(reader, table, "`[gateway]`", &KEYS);
     let mode = section.word("mode", "\"ask\"").unwrap_or(Mode::Ask);
@@ -158,7 +174,40 @@ pub(super) fn gateway(reader: &mut Reader<'_>, root: &Table) -> Gateway {
             .unwrap_or_else(|| Template::literal(STORE)),
         unlisted,
         agent_auth,
+        aliases: table.get("aliases").map(|node| aliases(reader, node)).unwrap_or_default(),
     }
+}
+
+/// `{ amof_set_mode = "set_mode" }`: a name of its own for one of our tools. None of our names can mean something else.
+fn aliases(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, &'static str)> {
+    let example = "{ amof_set_mode = \"set_mode\" }";
+    let Some(table) = reader.table(node, "aliases", example) else { return Vec::new() };
+    let mut read = Vec::new();
+    for entry in &table.entries {
+        let name = entry.key.as_str();
+        let plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '_' | '-');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || name.contains("__") {
+            let help = "write at most 64 letters, digits, `_` and `-`, and no `__`".to_owned();
+            let message = format!("{} is no name for a tool", tick(name));
+            reader.error(entry.place, Problem::BadValue, message, help);
+        } else if OWN_TOOLS.contains(&name) || name.starts_with("call_tool") {
+            let message = format!("{} is one of our own tools and means itself", tick(name));
+            reader.error(entry.place, Problem::Conflict, message, "choose another name".to_owned());
+        }
+        let Some(meant) = reader.text(&entry.node, name, "\"set_mode\"") else { continue };
+        match OWN_TOOLS.iter().find(|own| **own == meant) {
+            Some(own) => read.push((name.to_owned(), *own)),
+            None => {
+                let help = match crate::nearest::nearest(meant, OWN_TOOLS) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("name one of them: {}", choices(&OWN_TOOLS)),
+                };
+                let message = format!("{} is none of our own tools", tick(meant));
+                reader.error(entry.node.place, Problem::BadReference, message, help);
+            }
+        }
+    }
+    read
 }
 
 /// `ip:port`, or `localhost:port`.

@@ -164,6 +164,8 @@ pub struct Explanation {
     pub refusal: Refusal,
     /// `data.explain`.
     pub explain: Value,
+    /// What the call would need.
+    pub need: Need,
     /// How the present state may be looked at, if the arguments fit and the upstream offers it.
     pub state: Option<DryRun>,
     /// What should be told with the answer.
@@ -200,7 +202,7 @@ impl Explanation {
             ],
         });
         let refusal = Refusal::new(Code::ModeAsk, message);
-        Self { refusal, explain, state, warnings: draft.warnings, record: draft.record }
+        Self { refusal, explain, need: draft.need, state, warnings: draft.warnings, record: draft.record }
     }
 }
 

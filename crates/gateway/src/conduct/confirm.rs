@@ -5,11 +5,13 @@ use std::time::Duration;
 use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength};
 use countersign_core::gate::{Draft, DryRun, Redemption, Refused, token_digest};
 use countersign_core::ids::{PlanId, PrincipalId};
+use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::Style;
 use countersign_core::record::{CallRecord, RowStatus};
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_core::suggest::Moment;
 use countersign_store::{Entry, HoldRefused, Holding};
 use countersign_wire::raw;
 use countersign_wire::upstream::Questions;
@@ -41,6 +43,8 @@ impl Conduct<'_> {
         if let Err(fault) = self.house.store.append(row, self.house.now()).await {
             return self.refuse_unlogged(&fault.refusal());
         }
+        let suggestions =
+            self.suggest(Moment::Previewed, Some(draft.mode), &draft.call.name, Some(&draft.need));
         let envelope = self
             .envelope()
             .with("status", "preview")
@@ -50,6 +54,7 @@ impl Conduct<'_> {
             .with("preview", shown(&preview))
             .with("execute_hint", hint)
             .with("next_actions", json!([NextAction::SwitchToExecute]))
+            .with("suggestions", suggestions)
             .warn(draft.warnings);
         Answer::Envelope(envelope)
     }
@@ -126,7 +131,8 @@ impl Conduct<'_> {
                 &[NextAction::AskPerson, NextAction::WaitForApproval, NextAction::ReissueWithToken]
             }
         };
-        envelope.with("next_actions", json!(next)).warn(warnings)
+        let suggestions = self.suggest(Moment::Held, Some(Mode::Execute), &plan.tool, Some(&plan.need));
+        envelope.with("next_actions", json!(next)).with("suggestions", suggestions).warn(warnings)
     }
 
     /// Phase 2: the preview again where the upstream made it, then spend and run.

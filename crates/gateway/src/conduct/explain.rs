@@ -3,6 +3,7 @@
 
 use countersign_core::gate::{DryRun, Explanation, Refused};
 use countersign_core::ids::FullName;
+use countersign_core::suggest::Moment;
 use countersign_wire::upstream::Questions;
 use serde_json::Value;
 
@@ -13,7 +14,8 @@ use crate::upstreams::{Errand, UpstreamFault};
 impl Conduct<'_> {
     /// Refuses, and says what would happen.
     pub(super) async fn explain(&self, explanation: Explanation) -> Answer {
-        let Explanation { refusal, mut explain, state, mut warnings, record } = explanation;
+        let Explanation { refusal, mut explain, need, state, mut warnings, record } = explanation;
+        let suggestions = self.suggest(Moment::Explained, record.mode, &record.tool, Some(&need));
         let looked = match &state {
             Some(look) => self.look_at_state(&record.tool, look).await,
             None => Ok(None),
@@ -24,7 +26,9 @@ impl Conduct<'_> {
             (Err(why), _) => warnings.push(format!("how things stand now could not be told: {why}")),
         }
         match self.refuse(Refused { refusal, record }).await {
-            Answer::Envelope(envelope) => Answer::Envelope(envelope.with("explain", explain).warn(warnings)),
+            Answer::Envelope(envelope) => Answer::Envelope(
+                envelope.with("explain", explain).with("suggestions", suggestions).warn(warnings),
+            ),
             other @ (Answer::Upstream(_) | Answer::Rpc(_)) => other,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::call::Caller;
-use countersign_core::config::Surface;
+use countersign_core::config::{OWN_TOOLS, Surface};
 use countersign_core::confirm::{Brought, PlanState};
 use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
@@ -13,6 +13,7 @@ use countersign_core::intent::Variant;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
 use countersign_core::strict_json;
+use countersign_core::suggest::Moment;
 use countersign_store::{PlanRow, Run};
 use countersign_wire::raw;
 use countersign_wire::serve::Ctx;
@@ -27,12 +28,28 @@ use crate::conduct::Conduct;
 use crate::conduct::series::AskedSeries;
 use crate::house::House;
 use crate::search::Query;
+use crate::suggested::Suggesting;
 use crate::upstreams::Condition;
 use crate::waiting;
 
-/// Whether the name is one of our own tools.
-pub fn is_ours(name: &str) -> bool {
-    definitions::OWN.iter().any(|tool| raw::get_str(tool, "name").as_deref() == Some(name))
+/// Which of our own tools a name means: its own, or one the configuration gave it.
+pub fn meant(house: &House, name: &str) -> Option<&'static str> {
+    let own = OWN_TOOLS.iter().find(|own| **own == name).copied();
+    own.or_else(|| {
+        let law = house.law.load();
+        law.aliases.iter().find(|(alias, _)| alias == name).map(|(_, own)| *own)
+    })
+}
+
+/// Our own tools under the other names the configuration gave them.
+pub fn aliases(house: &House) -> Vec<super::Definition> {
+    let law = house.law.load();
+    let renamed = law.aliases.iter().filter_map(|(alias, own)| {
+        let tool =
+            definitions::OWN.iter().find(|tool| raw::get_str(tool, "name").as_deref() == Some(*own))?;
+        raw::set(tool, "name", &raw::to_raw(alias))
+    });
+    renamed.collect()
 }
 
 /// Runs one of our own tools.
@@ -61,8 +78,15 @@ pub async fn call(
     match result {
         Ok(envelope) => Answer::Envelope(envelope),
         Err(refusal) => {
+            let about_mode = matches!(refusal.code, Code::ModeInvalid | Code::ModeForbidden);
             let tool = FullName::new("countersign", name);
-            refuse_unread(house, &caller, tool, None, name, refusal, params).await
+            let refused = refuse_unread(house, &caller, tool, None, name, refusal, params).await;
+            match refused {
+                Answer::Envelope(envelope) if about_mode => {
+                    Answer::Envelope(envelope.with("suggestions", other_modes(house, &caller).await))
+                }
+                refused @ (Answer::Envelope(_) | Answer::Upstream(_) | Answer::Rpc(_)) => refused,
+            }
         }
     }
 }
@@ -212,6 +236,13 @@ fn retrieve_tools(house: &House, caller: &Caller, given: &Map<String, Value>) ->
         .with("usage_instructions", USAGE))
 }
 
+/// What can be done where a mode was refused.
+async fn other_modes(house: &Arc<House>, caller: &Caller) -> Value {
+    let set = house.session_mode(caller).await.ok().flatten();
+    let mode = set.unwrap_or(house.law.load().mode).min(caller.scopes.max_mode);
+    Suggesting { house, caller, moment: Moment::ModeRefused, mode }.at_large()
+}
+
 async fn set_mode(
     house: &Arc<House>,
     caller: &Caller,
@@ -222,7 +253,12 @@ async fn set_mode(
     let before =
         house.session_mode(caller).await.map_err(|fault| fault.refusal())?.unwrap_or(house.law.load().mode);
     house.set_session_mode(caller, mode).await.map_err(|fault| fault.refusal())?;
-    Ok(Envelope::ok("set_mode", Map::new()).with("mode", mode.as_str()).with("previous", before.as_str()))
+    let suggestions = Suggesting { house, caller, moment: Moment::ModeSet, mode }.at_large();
+    Ok(Envelope::ok("set_mode", Map::new())
+        .with("mode", mode.as_str())
+        .with("previous", before.as_str())
+        .with("message", format!("Mode set to: {mode}"))
+        .with("suggestions", suggestions))
 }
 
 async fn get_status(house: &Arc<House>, caller: &Caller, surface: Surface) -> Result<Envelope, Refusal> {
@@ -379,4 +415,17 @@ async fn get_run(
         Refusal::new(Code::NotFound, format!("there is no run `{}`", crate::escape::visible(id.as_str())))
     })?;
     Ok(Envelope::ok("get_run", Map::new()).with("run", run_value(&run, tail)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The configuration checks aliases against its own list of our tools.
+    #[test]
+    fn the_configuration_knows_our_own_tools() {
+        let own: Vec<String> =
+            definitions::OWN.iter().map(|tool| raw::get_str(tool, "name").unwrap().into_owned()).collect();
+        assert_eq!(own, OWN_TOOLS);
+    }
 }

@@ -50,6 +50,11 @@ fn sections() {
             "addresses and stores",
             "[gateway]\nlisten = \"7878\"\nstore = \"mysql://db\"\n[desk]\nlisten = \"desk.example.com:80\"\n",
         ),
+        (
+            "other names of our tools",
+            "[gateway]\naliases = { mode = \"set_mod\", get_run = \"get_plan\", \"a b\" = \"get_status\", c = \"rm\" }\n",
+        ),
+        ("other names that are no table", "[gateway]\naliases = [\"set_mode\"]\n"),
         ("a default above the highest mode", "[gateway]\nmode = \"execute\"\nmax_mode = \"plan\"\n"),
         ("spans", "[confirm]\nttl = \"5 minutes\"\n[upstreams.a]\ncommand = \"a\"\nrelist = \"0s\"\n"),
         ("a life that is too long", "[confirm]\nttl = \"1h\"\n"),
@@ -107,6 +112,10 @@ fn upstreams() {
 #[test]
 fn command_tools() {
     let cases = [
+        (
+            "suggested tools that are not there",
+            "[[upstreams.a.tools]]\nname = \"drop\"\nrun = [\"drop\"]\nsuggest = [\"dorp\", 3]\n[[upstreams.a.tools]]\nname = \"x\"\nrun = [\"x\"]\nsuggest = []\n",
+        ),
         ("missing name and run", "[[upstreams.a.tools]]\ndescription = \"x\"\n"),
         (
             "names",
