@@ -3,6 +3,7 @@
 
 mod client;
 mod closed;
+mod ecosystem;
 mod fidelity;
 mod gateway;
 mod hosts;

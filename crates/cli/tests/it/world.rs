@@ -10,6 +10,7 @@ use tempfile::TempDir;
 /// The place one test lives in.
 pub(crate) struct World {
     room: TempDir,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl World {
@@ -17,7 +18,12 @@ impl World {
         let room = tempfile::tempdir().unwrap();
         std::fs::create_dir(room.path().join("work")).unwrap();
         std::fs::create_dir(room.path().join("home")).unwrap();
-        Self { room }
+        Self { room, variables: Vec::new() }
+    }
+
+    /// A variable that every program of this world sees.
+    pub(crate) fn set(&mut self, name: &'static str, value: String) {
+        self.variables.push((name, value));
     }
 
     /// The working folder.
@@ -46,6 +52,7 @@ impl World {
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("HOME", self.home()).env("TZ", "UTC").env("PATH", "/usr/bin:/bin");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.work()).stdin(Stdio::null());
         command
     }
