@@ -43,6 +43,19 @@ class Compares(unittest.TestCase):
         verdict = [("x", "SUCCESS")]
         self.assertEqual(judged({"a": [("o", "INFO"), *verdict]}, {"a": [("o", "INFO"), ("o", "INFO"), *verdict]}), 0)
 
+    def test_known_differences_may_differ_and_must(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".known") as file:
+            file.write("a x  # why\nb\n")
+            file.flush()
+            known = compare.known_differences(file.name)
+        self.assertEqual(known, {("a", "x"), ("b",)})
+        ok, bad = [("SUCCESS", "")], [("FAILURE", "")]
+        both = {("a", "x"): ok, ("b", "y"): ok, ("c", "z"): ok}
+        with redirect_stdout(io.StringIO()):
+            self.assertEqual(compare.compare(both, both | {("a", "x"): bad, ("b", "y"): bad}, "", known), 0)
+            self.assertEqual(compare.compare(both, both | {("a", "x"): bad}, "", known), 1)
+            self.assertEqual(compare.compare(both, {key: bad for key in both}, "", known), 1)
+
     def test_nothing_is_no_result(self):
         self.assertEqual(judged({}, {}), 1)
         self.assertEqual(judged({}), 1)

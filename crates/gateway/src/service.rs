@@ -11,7 +11,7 @@ use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
-    self as wire, Ctx, Description, End, HttpRefusal, Notice, Opening, Saved, Service, Session, Tag,
+    self as wire, Ctx, Description, End, HttpRefusal, Notice, Opening, Replies, Saved, Service, Session, Tag,
     Transport,
 };
 use serde_json::{Value, json};
@@ -181,6 +181,11 @@ impl Service for Face {
         let direct = session.tag().get::<Principal>()?.surface == Surface::Direct;
         let catalog = self.house.catalog.load();
         catalog.by_direct_name(tool).filter(|_| direct).and_then(|listed| listed.mirrors.clone())
+    }
+
+    fn replies(&self, _session: &Session) -> Replies {
+        // A server that is served bare answers as the SDKs' servers do: every reply on a stream that can be taken up again.
+        if self.house.catalog.load().is_bare() { Replies::Streamed } else { Replies::Plain }
     }
 
     fn noticed(&self, session: Option<&Session>, notice: Notice) {

@@ -81,6 +81,8 @@ pub struct Talk {
     pub questions: Questions,
     /// The client that is spoken for.
     pub identity: Option<Identity>,
+    /// The log level its session has.
+    pub log_level: Option<String>,
 }
 
 impl Talk {
@@ -95,7 +97,13 @@ impl Talk {
             client_info,
             capabilities: client.capabilities.clone().unwrap_or_else(raw::empty_object),
         });
-        Self { deadline: Deadline::Quiet(wait), relay: Some(Arc::new(ctx.clone())), questions, identity }
+        Self {
+            deadline: Deadline::Quiet(wait),
+            relay: Some(Arc::new(ctx.clone())),
+            questions,
+            identity,
+            log_level: ctx.session().log_level(),
+        }
     }
 }
 

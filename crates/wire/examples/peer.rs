@@ -29,6 +29,8 @@ struct Peer {
     input: std::io::Lines<std::io::StdinLock<'static>>,
     cancelled: Vec<String>,
     listen: Option<Id>,
+    /// Whether the first version it is asked for is refused, whatever it is.
+    fussy: bool,
 }
 
 fn write(bytes: &[u8]) {
@@ -86,6 +88,11 @@ impl Peer {
                     "capabilities": { "tools": { "listChanged": true } },
                     "serverInfo": { "name": "peer", "version": "1" },
                 })))
+            }
+            "server/discover" if self.fussy => {
+                self.fussy = false;
+                let data = serde_json::json!({ "supported": ["2026-07-28"], "requested": "2026-07-28" });
+                Err(RpcError::with_data(-32022, "not that one", &data))
             }
             "server/discover" if self.modern => {
                 self.era = Some(Era::Modern);
@@ -243,6 +250,7 @@ fn main() {
         input: std::io::stdin().lines(),
         cancelled: Vec::new(),
         listen: None,
+        fussy: mode == "fussy",
     };
     if mode == "parent" {
         return parent();

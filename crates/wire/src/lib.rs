@@ -8,5 +8,6 @@ mod line;
 pub mod mirror;
 pub mod raw;
 pub mod serve;
+mod severity;
 mod signal;
 pub mod upstream;

@@ -187,10 +187,25 @@ pub trait Service: Send + Sync + 'static {
         async { None }
     }
 
+    /// How a session's replies travel over HTTP.
+    fn replies(&self, session: &Session) -> Replies {
+        let _ = session;
+        Replies::Plain
+    }
+
     /// Something on a line that a person may want to know of; nothing needs doing.
     fn noticed(&self, session: Option<&Session>, notice: Notice) {
         let _ = (session, notice);
     }
+}
+
+/// How replies of the session era travel over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replies {
+    /// A reply that is there soon is one JSON body; only one that takes its time gets a stream.
+    Plain,
+    /// Every reply comes on a stream that can be taken up again.
+    Streamed,
 }
 
 /// Things worth counting.

@@ -265,6 +265,8 @@ pub struct RequestOptions {
     pub questions: Questions,
     /// Speak for this client instead of the connection's identity (modern upstreams only).
     pub identity: Option<Identity>,
+    /// The log level the client set for its session, as JSON (modern upstreams only; one in the params goes first).
+    pub log_level: Option<String>,
     /// Which arguments to mirror as `Mcp-Param-*` headers (modern HTTP upstreams only).
     pub mirrors: Option<Arc<Mirrors>>,
 }
@@ -276,6 +278,7 @@ impl Default for RequestOptions {
             relay: None,
             questions: Questions::PassThrough,
             identity: None,
+            log_level: None,
             mirrors: None,
         }
     }

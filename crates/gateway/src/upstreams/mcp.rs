@@ -141,6 +141,7 @@ impl McpUpstream {
             relay: talk.relay,
             questions: talk.questions,
             identity: talk.identity,
+            log_level: talk.log_level,
             mirrors,
         };
         let result = open.wire.request(method, params, options).await;
@@ -166,6 +167,7 @@ impl McpUpstream {
                 relay: None,
                 questions: Questions::PassThrough,
                 identity: None,
+                log_level: None,
             };
             let page = match self.ask("tools/list", params.as_deref(), talk, None).await {
                 Ok(page) => page,

@@ -14,6 +14,7 @@ use crate::era::{self, Era};
 use crate::frame::{self, Id, Notification, Reply, RpcError, code};
 use crate::line::{Ending, Out};
 use crate::raw::{self, Raw};
+use crate::severity::Severity;
 use crate::signal::Signal;
 use crate::upstream::{Asks, Later, Relay};
 
@@ -47,6 +48,7 @@ struct Inner {
     client: Option<Client>,
     method: Box<str>,
     bound: Option<Bound>,
+    level: Option<Severity>,
     server_info: Option<Arc<RawValue>>,
     cancelled: Signal,
     place: Mutex<Place>,
@@ -70,6 +72,8 @@ pub(crate) struct Setting {
     pub(crate) method: Box<str>,
     /// What a retry must repeat (modern requests that may ask).
     pub(crate) bound: Option<Bound>,
+    /// The least severe log message a modern request asks for; without one it gets none.
+    pub(crate) level: Option<Severity>,
     /// Told in the `_meta` of modern results.
     pub(crate) server_info: Option<Arc<RawValue>>,
     pub(crate) live: Live,
@@ -77,12 +81,13 @@ pub(crate) struct Setting {
 
 impl Ctx {
     pub(crate) fn new(setting: Setting) -> Self {
-        let Setting { session, client, method, bound, server_info, live } = setting;
+        let Setting { session, client, method, bound, level, server_info, live } = setting;
         Self(Arc::new(Inner {
             session,
             client,
             method,
             bound,
+            level,
             server_info,
             cancelled: Signal::default(),
             place: Mutex::new(Place::Live(live)),
@@ -140,6 +145,10 @@ impl Ctx {
     }
 
     async fn relay(&self, notification: Notification) -> Result<(), Gone> {
+        if &*notification.method == "notifications/message" && !self.wants_log(notification.params.as_deref())
+        {
+            return Ok(());
+        }
         let live = match &mut *lock(&self.0.place) {
             Place::Live(live) | Place::Parking { live, .. } => live.clone(),
             Place::Parked { backlog, .. } => {
@@ -151,6 +160,21 @@ impl Ctx {
             Place::Finished(_) | Place::Done => return Err(Gone),
         };
         live.outlet.send(Out::message(notification_bytes(&notification))).await.map_err(|_| Gone)
+    }
+
+    /// Whether the client asked for log messages this severe. A legacy client that named no level gets what there is, a modern
+    /// one gets none.
+    fn wants_log(&self, params: Option<&RawValue>) -> bool {
+        let wanted = match self.era() {
+            Era::Legacy => self.0.session.level(),
+            Era::Modern => self.0.level,
+        };
+        match (self.era(), wanted) {
+            (Era::Legacy, None) => true,
+            (Era::Modern, None) => false,
+            // A severity that cannot be read is nobody's reason to lose a message.
+            (_, Some(wanted)) => Severity::of(params, &["level"]).is_none_or(|level| level >= wanted),
+        }
     }
 
     /// Asks the client. Legacy: a JSON-RPC request on the line. Modern: the request parks and the client's retry brings the

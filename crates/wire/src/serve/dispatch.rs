@@ -15,6 +15,7 @@ use crate::era::{self, Era, Version, key};
 use crate::frame::{self, Id, Notification, Reply, Request, Response, RpcError, code};
 use crate::line::{Ending, Out};
 use crate::raw::{self, Raw};
+use crate::severity::Severity;
 
 /// What both transports share.
 pub(crate) struct Front<S> {
@@ -97,6 +98,11 @@ impl<S: Service> Front<S> {
             session: session.clone(),
             client: modern.then(|| Client::of_meta(request.params.as_deref())),
             bound: (modern && era::may_ask(&request.method)).then(|| Bound::of(request.params.as_deref())),
+            level: if modern {
+                Severity::of(request.params.as_deref(), &["_meta", key::LOG_LEVEL])
+            } else {
+                None
+            },
             server_info: if modern { self.server_info.get().cloned() } else { None },
             method: request.method.clone(),
             live: live.clone(),
@@ -150,12 +156,25 @@ impl<S: Service> Front<S> {
             (Era::Legacy | Era::Modern, _) => {
                 // Held while the request runs: a flood of one client waits here, not in the service.
                 match session.turn().await {
-                    Some(_turn) => self.service.request(ctx.clone(), request).await,
+                    Some(_turn) => self.ask_service(&ctx, request).await,
                     None => Err(RpcError::new(code::INTERNAL, "too many requests in flight")),
                 }
             }
         };
         guard.answer(reply).await;
+    }
+
+    async fn ask_service(&self, ctx: &Ctx, request: Request) -> Reply {
+        let level = match (ctx.era(), &*request.method) {
+            (Era::Legacy, "logging/setLevel") => Severity::of(request.params.as_deref(), &["level"]),
+            (Era::Legacy | Era::Modern, _) => None,
+        };
+        let reply = self.service.request(ctx.clone(), request).await;
+        // What one client asked for is its own: another's messages, on the same upstream, are judged by its own level.
+        if let (Some(level), Ok(_)) = (level, &reply) {
+            ctx.session().set_level(level);
+        }
+        reply
     }
 
     /// Keeps a listen stream open until the client ends it.

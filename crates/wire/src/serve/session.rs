@@ -21,6 +21,7 @@ use crate::era::{Era, Version, key};
 use crate::frame::{self, Id};
 use crate::line::Out;
 use crate::raw::{self, Edit, Raw};
+use crate::severity::Severity;
 use crate::signal::Signal;
 
 /// How long an unrelated notification waits for a client that does not read.
@@ -136,6 +137,8 @@ pub struct Session {
     turns: Arc<Turns>,
     /// Whether more than `server/discover` was asked.
     used: AtomicBool,
+    /// The least severe log message the client asked for (legacy era: `logging/setLevel`).
+    level: Mutex<Option<Severity>>,
 }
 
 impl fmt::Debug for Session {
@@ -160,6 +163,7 @@ impl Session {
             left: Notify::new(),
             turns,
             used: AtomicBool::new(false),
+            level: Mutex::default(),
         })
     }
 
@@ -196,6 +200,19 @@ impl Session {
     /// What the client said of itself when the session opened.
     pub fn client(&self) -> &Client {
         &self.seat.client
+    }
+
+    /// The log level the client set, as JSON, for upstreams that want it with every request.
+    pub fn log_level(&self) -> Option<String> {
+        self.level().map(Severity::as_json)
+    }
+
+    pub(crate) fn level(&self) -> Option<Severity> {
+        *lock(&self.level)
+    }
+
+    pub(crate) fn set_level(&self, level: Severity) {
+        *lock(&self.level) = Some(level);
     }
 
     /// What to keep so that the session can be restored.

@@ -13,7 +13,7 @@ use super::stdio::StdioLink;
 use super::{Connect, Deadline, EraChoice, Identity, RequestOptions, Spec};
 use crate::era::{Era, Version, key};
 use crate::fault::{Failure, FaultKind, WireFault};
-use crate::frame::{self, Id, Reply};
+use crate::frame::{self, Id, Reply, RpcError, code};
 use crate::mirror;
 use crate::raw::{self, Raw};
 use crate::serve::{ListenFilter, lock};
@@ -39,7 +39,6 @@ struct Inner {
     facts: Facts,
     identity: Identity,
     listening: Mutex<(ListenFilter, Option<AbortHandle>)>,
-    log_level: Mutex<Option<Raw>>,
 }
 
 /// An open connection to an upstream; cheap to clone. The child or session ends with `close` or the last clone.
@@ -75,7 +74,13 @@ impl Upstream {
         };
         if known != Some(Era::Legacy) {
             let trial = Trial::new(start()?, &plan, Version::MODERN);
-            match trial.discover(plan.probe_timeout).await {
+            let mut found = trial.discover(plan.probe_timeout).await;
+            if let Err(Failure::Rpc(error)) = &found
+                && speaks_modern_after_all(error)
+            {
+                found = trial.discover(plan.probe_timeout).await;
+            }
+            match found {
                 Ok(facts) => return Ok(trial.settle(facts, &plan).await),
                 Err(failure) if known.is_some() || is_final(&failure) => return Err(failure),
                 Err(_) => trial.discard(),
@@ -186,14 +191,6 @@ impl Upstream {
     pub(super) fn identity(&self) -> &Identity {
         &self.0.identity
     }
-
-    pub(super) fn log_level(&self) -> Option<Raw> {
-        lock(&self.0.log_level).clone()
-    }
-
-    pub(super) fn set_log_level(&self, level: Option<Raw>) {
-        *lock(&self.0.log_level) = level;
-    }
 }
 
 impl Link {
@@ -237,6 +234,13 @@ fn is_final(failure: &Failure) -> bool {
     }
 }
 
+/// Whether a refused version comes with a list in which ours stands: it is asked for once more.
+fn speaks_modern_after_all(error: &RpcError) -> bool {
+    let supported = raw::get_in(error.as_raw(), &["data", "supported"]).map_or("[]", RawValue::get);
+    let supported: Vec<String> = serde_json::from_str(supported).unwrap_or_default();
+    error.code() == code::UNSUPPORTED_VERSION && supported.iter().any(|one| one == Version::MODERN.as_str())
+}
+
 /// A connection that is not known to work yet.
 struct Trial(Upstream);
 
@@ -254,7 +258,6 @@ impl Trial {
             facts,
             identity: plan.identity.clone(),
             listening: Mutex::default(),
-            log_level: Mutex::default(),
         })))
     }
 

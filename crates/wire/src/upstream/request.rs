@@ -66,8 +66,8 @@ impl Upstream {
     /// Methods a modern upstream no longer has but a legacy client still calls.
     async fn answer_locally(&self, method: &str, params: Option<&RawValue>) -> Option<Result<Raw, Failure>> {
         match method {
-            "ping" => {}
-            "logging/setLevel" => self.set_log_level(params.and_then(|params| owned(params, "level"))),
+            // The level travels with every request of the client that set it (`RequestOptions::log_level`).
+            "ping" | "logging/setLevel" => {}
             "resources/subscribe" | "resources/unsubscribe" => {
                 let Some(uri) = params.and_then(|params| raw::get_str(params, "uri")) else {
                     return Some(Err(Failure::Rpc(RpcError::invalid_params("`uri` is required"))));
@@ -167,15 +167,14 @@ impl Upstream {
                 None => Edit::Remove("progressToken"),
             });
         }
-        let level = self.log_level();
         match self.era() {
             Era::Modern => {
                 inner.push(Edit::Set(key::PROTOCOL_VERSION, &version));
                 inner.push(Edit::Set(key::CLIENT_CAPABILITIES, identity.capabilities.get()));
                 inner.push(Edit::Set(key::CLIENT_INFO, identity.client_info.get()));
                 let own = params.and_then(|params| raw::get_in(params, &["_meta", key::LOG_LEVEL]));
-                if let (Some(level), None) = (&level, own) {
-                    inner.push(Edit::Set(key::LOG_LEVEL, level.get()));
+                if let (Some(level), None) = (&options.log_level, own) {
+                    inner.push(Edit::Set(key::LOG_LEVEL, level));
                 }
             }
             Era::Legacy => inner.extend([

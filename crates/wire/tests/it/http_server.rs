@@ -307,3 +307,30 @@ async fn quiet_streams_say_that_they_live() {
     let stream = http("GET", &server.url(), &[("authorization", "ann"), ("mcp-session-id", &*id)], "").await;
     assert!(stream.first_bytes().await.starts_with(": alive"));
 }
+
+#[tokio::test]
+async fn a_service_may_want_every_reply_on_a_stream() {
+    let (house, _events) = House::new(None);
+    house.streamed.store(true, std::sync::atomic::Ordering::Relaxed);
+    let server = HttpHouse::open(house).await;
+    let url = server.url();
+    let id = open_session(&url, "2025-11-25", "{}", "ann").await;
+    let session = [("authorization", "ann"), ("mcp-session-id", &*id)];
+    let mut stream = http("POST", &url, &session, PING).await;
+    assert_eq!(stream.header("content-type"), "text/event-stream");
+    // First where to take the stream up again and when, then the reply, then the end.
+    let (first, data) = stream.event().await.unwrap();
+    assert!(!first.is_empty() && data.is_empty());
+    assert_eq!(stream.event_value().await["id"], 1);
+    assert!(stream.event().await.is_none());
+
+    let mut modern = http("POST", &url, &MODERN, &modern_call(7, r#""name":"echo""#)).await;
+    assert_eq!((modern.status, modern.header("content-type")), (200, "text/event-stream"));
+    assert_eq!(modern.event_value().await["result"]["resultType"], "complete");
+    assert!(modern.event().await.is_none());
+    // An error keeps its status.
+    let meta = modern_meta("{}");
+    let unknown = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"no/such","params":{{"_meta":{{{meta}}}}}}}"#);
+    let refused = http("POST", &url, &[MODERN[0], ("mcp-method", "no/such")], &unknown).await;
+    assert_eq!((refused.status, refused.header("content-type")), (404, "application/json"));
+}

@@ -1,5 +1,6 @@
 //! What the tests share: a service that shows what it is given, one that relays to an upstream, a scripted client.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
-    Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Notice, Opening, SealKey, ServeOptions,
-    Service, Session, SessionId, StdioOptions, Tag, listen_http, serve_line,
+    Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Notice, Opening, Replies, SealKey,
+    ServeOptions, Service, Session, SessionId, StdioOptions, Tag, listen_http, serve_line,
 };
 use countersign_wire::upstream::{
     Connect, Deadline, EraChoice, Identity, Observer, Oddity, Questions, RequestOptions, Spec, StdioSpec,
@@ -37,6 +38,7 @@ pub(crate) struct House {
     pub(crate) seen: mpsc::UnboundedSender<Event>,
     pub(crate) sessions: Mutex<Vec<Arc<Session>>>,
     pub(crate) saved: Mutex<Vec<(SessionId, countersign_wire::serve::Saved)>>,
+    pub(crate) streamed: AtomicBool,
 }
 
 /// What the service noticed.
@@ -51,7 +53,14 @@ pub(crate) enum Event {
 impl House {
     pub(crate) fn new(upstream: Option<Upstream>) -> (Arc<Self>, mpsc::UnboundedReceiver<Event>) {
         let (seen, events) = mpsc::unbounded_channel();
-        (Arc::new(Self { upstream, seen, sessions: Mutex::default(), saved: Mutex::default() }), events)
+        let house = Self {
+            upstream,
+            seen,
+            sessions: Mutex::default(),
+            saved: Mutex::default(),
+            streamed: AtomicBool::new(false),
+        };
+        (Arc::new(house), events)
     }
 
     fn tell(&self, event: Event) {
@@ -63,6 +72,7 @@ impl House {
             deadline: Deadline::Total(PATIENCE),
             relay: Some(Arc::new(ctx.clone())),
             questions: Questions::Bridge(Arc::new(ctx.clone())),
+            log_level: ctx.session().log_level(),
             ..RequestOptions::default()
         };
         let sent = upstream.request(&request.method, request.params.as_deref(), options);
@@ -91,6 +101,13 @@ impl House {
             }
             "late" => {
                 tokio::time::sleep(Duration::from_millis(300)).await;
+                Ok(raw("{}"))
+            }
+            "log" => {
+                for level in ["info", "error"] {
+                    let params = raw(format!(r#"{{"level":"{level}","data":"said"}}"#));
+                    ctx.notify("notifications/message", Some(&params)).await.unwrap();
+                }
                 Ok(raw("{}"))
             }
             "panic" => panic!("as told"),
@@ -181,6 +198,7 @@ impl Service for House {
         match &*request.method {
             "tools/call" => self.call(&ctx, &request).await,
             "tools/list" => Ok(raw(r#"{"tools":[]}"#)),
+            "logging/setLevel" => Ok(raw("{}")),
             other => Err(RpcError::method_not_found(other)),
         }
     }
@@ -192,6 +210,10 @@ impl Service for House {
     async fn mirrors(&self, _: &Arc<Session>, tool: &str) -> Option<Arc<Mirrors>> {
         let schema = raw(r#"{"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#);
         (tool == "echo").then(|| Arc::new(Mirrors::of_schema(&schema).unwrap()))
+    }
+
+    fn replies(&self, _: &Session) -> Replies {
+        if self.streamed.load(Ordering::Relaxed) { Replies::Streamed } else { Replies::Plain }
     }
 
     fn noticed(&self, _: Option<&Session>, notice: Notice) {

@@ -15,4 +15,5 @@ mod http_client;
 mod http_server;
 mod kit;
 mod line;
+mod logging;
 mod raw_edits;

@@ -103,7 +103,13 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const SHORT: Duration = Duration::from_millis(700);
 
 pub(crate) fn talk(limit: Duration) -> Talk {
-    Talk { deadline: Deadline::Total(limit), relay: None, questions: Questions::PassThrough, identity: None }
+    Talk {
+        deadline: Deadline::Total(limit),
+        relay: None,
+        questions: Questions::PassThrough,
+        identity: None,
+        log_level: None,
+    }
 }
 
 pub(crate) async fn call(

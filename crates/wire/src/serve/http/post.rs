@@ -19,7 +19,7 @@ use crate::line::{Ending, Out};
 use crate::mirror;
 use crate::raw;
 use crate::serve::session::{Client, Outlet, Seat, Session, SessionId};
-use crate::serve::{Notice, Service, Tag, Transport};
+use crate::serve::{Notice, Replies, Service, Tag, Transport};
 
 /// How many messages of one POST may wait for its client.
 const QUEUE: usize = 64;
@@ -140,7 +140,11 @@ impl<S: Service> HttpFront<S> {
         let (outlet, mut messages) = mpsc::channel(QUEUE);
         let session = &entry.session;
         self.front.launch(session, outlet, request).await;
-        match self.first(&mut messages).await {
+        let first = match self.front.service.replies(session) {
+            Replies::Plain => self.first(&mut messages).await,
+            Replies::Streamed => None,
+        };
+        match first {
             Some(out) if out.end != Ending::Open => guard::json(StatusCode::OK, out.bytes),
             first => self.stream_legacy(entry, first, messages),
         }
@@ -237,8 +241,12 @@ impl<S: Service> HttpFront<S> {
         let ctx = self.front.launch(&session, outlet, request).await;
         // Dropped with this future or with the stream: a client that disconnects has cancelled.
         let hangup = ctx.map(|ctx| Hangup::new(ctx, id));
+        let replies = self.front.service.replies(&session);
+        // Waited for even where all is streamed: an error's status stands before its body.
         match self.first(&mut messages).await {
-            Some(Out { bytes, end: Ending::Result }) => guard::json(StatusCode::OK, bytes),
+            Some(Out { bytes, end: Ending::Result }) if replies == Replies::Plain => {
+                guard::json(StatusCode::OK, bytes)
+            }
             Some(Out { bytes, end: Ending::Error(code) }) => guard::json(status_of(code), bytes),
             first => stream::from_messages(first, messages, hangup, self.options.keep_alive),
         }
