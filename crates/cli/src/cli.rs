@@ -12,6 +12,7 @@ use crate::commands::approve::Approve;
 use crate::commands::bench::{self, Bench, Echo};
 use crate::commands::call::Call;
 use crate::commands::completions::Completions;
+use crate::commands::doctor::{self, Doctor};
 use crate::commands::grants::Grants;
 use crate::commands::init::{self, Init};
 use crate::commands::pack::Pack;
@@ -78,6 +79,9 @@ pub(crate) enum Command {
     /// Bring what your hosts have under countersign, and point them at it
     #[command(after_help = init::EXAMPLES)]
     Init(Init),
+    /// See whether everything is as it should be, and how to mend it
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(Doctor),
     /// Check, explain and test a configuration
     Policy {
         #[command(subcommand)]
@@ -134,6 +138,7 @@ impl Command {
     pub(crate) fn path(&self) -> &'static str {
         match self {
             Command::Init(_) => "init",
+            Command::Doctor(_) => "doctor",
             Command::Policy { policy } => policy.path(),
             Command::Activity(activity) => activity.path(),
             Command::Plans(plans) => plans.path(),

@@ -5,6 +5,7 @@ pub(crate) mod approve;
 pub(crate) mod bench;
 pub(crate) mod call;
 pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod init;
 pub(crate) mod pack;
@@ -26,6 +27,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
     let outcome = match &cli.command {
         // Its envelopes are those of `agentpack`, which it prints itself.
         Command::Pack(args) => return pack::run(args, voice),
+        Command::Doctor(args) => doctor::run(args, cli, voice),
         Command::Init(args) => init::run(args, cli, voice),
         Command::Activity(activity) => activity::run(activity, cli, voice),
         Command::Policy { policy } => policy::run(policy, cli, voice),

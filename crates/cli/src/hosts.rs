@@ -2,12 +2,14 @@
 
 mod codex;
 mod json;
+mod permissions;
 mod server;
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+pub(crate) use self::permissions::unsafe_settings;
 pub(crate) use self::server::{Entry, Kind, Ours, Server};
 
 /// A host we know.

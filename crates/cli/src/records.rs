@@ -80,7 +80,7 @@ where
 }
 
 /// A refusal where there is no store yet.
-fn require(url: &StoreUrl) -> Result<(), Trouble> {
+pub(crate) fn require(url: &StoreUrl) -> Result<(), Trouble> {
     let none = |message: String| {
         let next = "name the store that is meant: --store sqlite:PATH, or --config PATH";
         Err(Trouble::refused(Refusal::new(Code::NotFound, message), next))

@@ -9,6 +9,7 @@
 mod activity;
 mod call;
 mod configuration;
+mod doctor;
 mod door;
 mod examples;
 mod init;

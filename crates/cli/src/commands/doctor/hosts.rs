@@ -1,0 +1,124 @@
+//! The hosts of this person: which lead to us, what goes around us, and settings that answer in the person's place.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::Doctor;
+use super::check::{Check, State};
+use crate::config_file;
+use crate::environment;
+use crate::hosts::{self, Ground, Host, Kind, Place, unsafe_settings};
+
+const AREA: &str = "hosts";
+
+/// No host's file is that long.
+const LONGEST: u64 = 64 << 20;
+
+/// How long a host may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) fn look(args: &Doctor, checks: &mut Vec<Check>) {
+    let (Some(home), Some(config)) =
+        (environment::path(if cfg!(windows) { "USERPROFILE" } else { "HOME" }), environment::config_folder())
+    else {
+        checks.push(Check::new(AREA, State::Bad, "there is no home folder").fix("set HOME"));
+        return;
+    };
+    let project = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let ground = Ground { home, config, codex: environment::path("CODEX_HOME"), project };
+    let mut seen = false;
+    for place in hosts::places(&ground).into_iter().filter(|place| place.path.exists()) {
+        seen = true;
+        one(&place, &ground, checks);
+    }
+    if !seen {
+        checks.push(Check::new(AREA, State::Look, "no host was found").fix("countersign init --host NAME"));
+    }
+    for setting in unsafe_settings(&ground) {
+        let message = format!(
+            "{}: {} in {}: nobody is asked before a destructive call that needs no more than the caller's word",
+            setting.host.title(),
+            setting.setting,
+            setting.path.display()
+        );
+        checks.push(Check::new(AREA, State::Bad, message).fix(setting.fix));
+    }
+    if !args.no_start {
+        for (host, program) in
+            [(Host::ClaudeCode, "claude"), (Host::Codex, "codex"), (Host::Gemini, "gemini")]
+        {
+            if let Some(version) = version(program) {
+                checks.push(Check::new(AREA, State::Good, format!("{} {version}", host.title())));
+            }
+        }
+    }
+}
+
+fn one(place: &Place, ground: &Ground, checks: &mut Vec<Check>) {
+    let title = format!("{} ({})", place.host.title(), place.path.display());
+    let read = config_file::read_text(&place.path, LONGEST)
+        .map_err(|why| (1, why))
+        .and_then(|text| place.read(&text, &ground.project).map_err(|broken| (broken.line, broken.why)));
+    let entries = match read {
+        Ok(entries) => entries,
+        Err((line, why)) => {
+            let message = format!("{title}: line {line}: {why}");
+            checks.push(
+                Check::new(AREA, State::Bad, message).fix("mend the file; its host can't read it either"),
+            );
+            return;
+        }
+    };
+    let ours = entries.iter().any(|entry| entry.kind == Kind::Countersign);
+    let around: Vec<&str> = entries
+        .iter()
+        .filter(|entry| matches!(entry.kind, Kind::Server(_)))
+        .map(|entry| entry.name.as_str())
+        .collect();
+    let foreign = entries.iter().filter_map(|entry| match &entry.kind {
+        Kind::Foreign(why) => Some((entry.name.as_str(), why.as_str())),
+        Kind::Server(_) | Kind::Countersign | Kind::Disabled => None,
+    });
+    for (name, why) in foreign {
+        checks.push(Check::new(
+            AREA,
+            State::Look,
+            format!("{title}: `{name}` goes around countersign: {why}"),
+        ));
+    }
+    let fix = format!("countersign init --host {}", place.host.word());
+    if !around.is_empty() {
+        let message = format!("{title}: goes around countersign: {}", around.join(", "));
+        checks.push(Check::new(AREA, State::Bad, message).fix(fix));
+    } else if ours {
+        checks.push(Check::new(AREA, State::Good, format!("{title}: leads to countersign")));
+    } else {
+        checks.push(Check::new(AREA, State::Look, format!("{title}: does not know countersign")).fix(fix));
+    }
+}
+
+/// What a program says of its version, if it is there and answers in time.
+fn version(program: &str) -> Option<String> {
+    let mut child = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let start = Instant::now();
+    while child.try_wait().ok()?.is_none() {
+        if start.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut text = String::new();
+    child.stdout.take()?.take(4096).read_to_string(&mut text).ok()?;
+    let line = text.lines().next()?.trim().to_owned();
+    (!line.is_empty()).then_some(line)
+}

@@ -1,0 +1,197 @@
+//! The house itself: configuration, records, clock, port, page, and every upstream with its tools.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use countersign_gateway::catalog::Stand;
+use countersign_gateway::house::House;
+use countersign_gateway::upstreams::Condition;
+use countersign_store::StoreUrl;
+use countersign_store::ledger::{self, Filter};
+
+use super::Doctor;
+use super::check::{Check, State, told};
+use crate::cli::Cli;
+use crate::config_file;
+use crate::house::Blueprint;
+use crate::output::{Voice, plural};
+use crate::records;
+
+/// How long a connection to ourselves may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(super) fn look(args: &Doctor, cli: &Cli, voice: Voice, checks: &mut Vec<Check>) {
+    let blueprint = match Blueprint::read(cli) {
+        Ok(blueprint) => blueprint,
+        Err(trouble) => {
+            let check = Check::new("configuration", State::Bad, told(&trouble));
+            checks.push(check.fix("countersign policy check"));
+            return;
+        }
+    };
+    let names = blueprint.files.names().join(", ");
+    checks.push(Check::new("configuration", State::Good, format!("{names} can be used")));
+    let found = countersign_core::config::lint(&blueprint.config);
+    if !found.is_empty() {
+        let message = format!("{} about the rules", crate::output::counts(&found));
+        checks.push(Check::new("configuration", State::Look, message).fix("countersign policy check"));
+    }
+    records(&blueprint.url, checks);
+    listener(blueprint.config.gateway.listen, "/readyz", "gateway", checks);
+    if let Some(desk) = blueprint.config.desk.listen {
+        listener(desk, "/", "desk", checks);
+    }
+    if blueprint.config.upstreams.is_empty() {
+        let check = Check::new("upstreams", State::Look, "the configuration has no upstream");
+        checks.push(check.fix("countersign init, or countersign upstreams add --help"));
+    } else if !args.no_start {
+        let seen = blueprint.inhabit(voice, async |house| Ok(upstreams(&house)));
+        match seen {
+            Ok(mut seen) => checks.append(&mut seen),
+            Err(trouble) => checks.push(Check::new("upstreams", State::Bad, told(&trouble))),
+        }
+    }
+}
+
+fn records(url: &StoreUrl, checks: &mut Vec<Check>) {
+    const AREA: &str = "records";
+    if records::require(url).is_err() {
+        let message = format!("there are no records yet: {url} is made when first needed");
+        checks.push(Check::new(AREA, State::Good, message));
+        return;
+    }
+    let looked = records::with(url, async |store| {
+        let trouble = |fault| records::trouble(&fault, url);
+        let report = ledger::verify(&store, None).await.map_err(trouble)?;
+        let newest = store.activity(Filter { limit: Some(1), ..Filter::default() }).await.map_err(trouble)?;
+        Ok((report, newest.rows.into_iter().next().map(|row| row.time)))
+    });
+    let (report, newest) = match looked {
+        Ok(looked) => looked,
+        Err(trouble) => {
+            checks.push(
+                Check::new(AREA, State::Bad, told(&trouble))
+                    .fix("see that the store can be reached and written"),
+            );
+            return;
+        }
+    };
+    match &report.first_bad {
+        None => {
+            let message = format!(
+                "{} of the ledger are as they were written",
+                plural(usize::try_from(report.rows).unwrap_or(usize::MAX), "row")
+            );
+            checks.push(Check::new(AREA, State::Good, message));
+        }
+        Some(bad) => {
+            let message = format!("the ledger was changed: row {} of writer {}", bad.sequence, bad.writer);
+            checks.push(Check::new(AREA, State::Bad, message).fix("countersign activity verify"));
+        }
+    }
+    let now = jiff::Timestamp::now();
+    match newest {
+        Some(newest) if newest > now => {
+            let message = format!("the clock is behind the ledger: now {now}, last row {newest}");
+            checks.push(
+                Check::new("clock", State::Bad, message).fix("set the clock; plans can't expire rightly"),
+            );
+        }
+        Some(_) | None => checks.push(Check::new("clock", State::Good, "the clock is ahead of every row")),
+    }
+}
+
+/// Whether an address is free, or answered by us.
+fn listener(address: SocketAddr, path: &str, what: &'static str, checks: &mut Vec<Check>) {
+    const AREA: &str = "listening";
+    match ask(address, path) {
+        Some(200) => {
+            checks.push(Check::new(
+                AREA,
+                State::Good,
+                format!("the {what} answers at http://{address}{path}"),
+            ));
+        }
+        Some(status) => {
+            let message = format!("http://{address}{path} answers {status}: it may be another program");
+            checks.push(Check::new(AREA, State::Bad, message).fix("stop it, or write another `listen`"));
+        }
+        None => match TcpListener::bind(address) {
+            Ok(_) => {
+                let message = format!("{address} is free: the {what} does not listen there now");
+                checks.push(Check::new(AREA, State::Good, message));
+            }
+            Err(error) => {
+                let message = format!("{address} can't be listened on: {}", config_file::why(&error));
+                checks.push(Check::new(AREA, State::Bad, message).fix("write another `listen`"));
+            }
+        },
+    }
+}
+
+/// The status of a plain request; none where nobody answers.
+fn ask(address: SocketAddr, path: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut head = [0_u8; 64];
+    let count = stream.read(&mut head).ok()?;
+    let text = String::from_utf8_lossy(head.get(..count)?).into_owned();
+    text.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()
+}
+
+fn upstreams(house: &House) -> Vec<Check> {
+    const AREA: &str = "upstreams";
+    let mut checks = Vec::new();
+    let catalog = house.catalog.load();
+    for (id, upstream) in house.upstreams.load().iter() {
+        match upstream.health().condition {
+            Condition::Down(why) => {
+                let check = Check::new(AREA, State::Bad, format!("`{id}` does not answer: {why}"));
+                checks.push(check.fix(format!("countersign upstreams test {id}")));
+                continue;
+            }
+            Condition::Starting => {
+                checks.push(Check::new(AREA, State::Bad, format!("`{id}` has not answered in time")));
+                continue;
+            }
+            Condition::Idle | Condition::Up => {}
+        }
+        let tools: Vec<_> = catalog.tools().filter(|listed| listed.tool.upstream == *id).collect();
+        checks.push(Check::new(
+            AREA,
+            State::Good,
+            format!("`{id}` answers with {}", plural(tools.len(), "tool")),
+        ));
+        let bare = tools.iter().filter(|listed| {
+            let hints = listed.tool.definition.get("annotations");
+            let has = |name: &str| hints.is_some_and(|hints| hints.get(name).is_some());
+            !has("readOnlyHint") && !has("destructiveHint")
+        });
+        let bare: Vec<String> = bare.map(|listed| listed.tool.name.to_string()).collect();
+        if !bare.is_empty() {
+            let some: Vec<&str> = bare.iter().take(5).map(String::as_str).collect();
+            let more = if bare.len() > some.len() { ", …" } else { "" };
+            let message = format!(
+                "`{id}`: {} without annotations, governed as write or destructive: {}{more}",
+                plural(bare.len(), "tool"),
+                some.join(", ")
+            );
+            let fix = format!("write a rule: match = \"{id}:…\", effect = \"read\"");
+            checks.push(Check::new(AREA, State::Look, message).fix(fix));
+        }
+        for listed in tools.iter().filter(|listed| matches!(listed.standing, Stand::Changed(_))) {
+            let name = listed.tool.full_name();
+            let check = Check::new(AREA, State::Bad, format!("`{name}` is not the tool that was accepted"));
+            checks.push(check.fix(format!("countersign tools diff {name}")));
+        }
+        let waiting = tools.iter().filter(|listed| matches!(listed.standing, Stand::Quarantined(_))).count();
+        if waiting > 0 {
+            let message = format!("`{id}`: {} withheld until a person accepts them", plural(waiting, "tool"));
+            checks.push(Check::new(AREA, State::Look, message).fix("countersign tools list --withheld"));
+        }
+    }
+    checks
+}
