@@ -11,7 +11,7 @@ use countersign_core::confirm::PlanState;
 use countersign_core::ids::{PlanId, PrincipalId, SessionId, UpstreamId};
 use countersign_core::mode::Mode;
 use countersign_core::redact::Redactor;
-use countersign_store::{PlanFilter, PlanRow, Setter, Store, StoreFault};
+use countersign_store::{PlanFilter, PlanRow, Setter, Shared, Store, StoreFault};
 use countersign_wire::serve::Session;
 use jiff::Timestamp;
 use tokio::sync::{broadcast, watch};
@@ -49,7 +49,7 @@ pub struct House {
     /// What is counted.
     pub metrics: Metrics,
     modes: Mutex<HashMap<(PrincipalId, SessionId), Mode>>,
-    decided: broadcast::Sender<PlanId>,
+    decided: broadcast::Sender<Option<PlanId>>,
     settled: watch::Sender<bool>,
     keeper: OnceLock<Weak<Keeper>>,
     lines: Mutex<Vec<Weak<Session>>>,
@@ -84,12 +84,14 @@ impl House {
     /// What `set_mode` left on the caller's session.
     pub async fn session_mode(&self, caller: &Caller) -> Result<Option<Mode>, StoreFault> {
         let key = (caller.principal.clone(), caller.session.clone());
-        if let Some(mode) = self.modes.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        let shared = self.store.shared() == Shared::Yes;
+        // Another replica may have set it a moment ago, and its word counts here at once.
+        if !shared && let Some(mode) = self.modes.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Some(*mode));
         }
         let stored =
             self.store.session(&caller.principal, &caller.session).await?.and_then(|session| session.mode);
-        if let Some(mode) = stored {
+        if !shared && let Some(mode) = stored {
             self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
         }
         Ok(stored)
@@ -105,7 +107,9 @@ impl House {
         };
         self.store.set_mode(&setter, mode, self.now()).await?;
         let key = (caller.principal.clone(), caller.session.clone());
-        self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
+        if self.store.shared() == Shared::No {
+            self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
+        }
         Ok(())
     }
 
@@ -148,11 +152,16 @@ impl House {
     /// Tells whoever waits that a plan was decided or ran.
     pub fn announce(&self, plan: PlanId) {
         // Nobody waiting is no fault.
-        let _ = self.decided.send(plan);
+        let _ = self.decided.send(Some(plan));
     }
 
-    /// Hears of decisions from now on.
-    pub fn decisions(&self) -> broadcast::Receiver<PlanId> {
+    /// Tells whoever waits that something may have been missed, and is worth a look.
+    pub fn announce_all(&self) {
+        let _ = self.decided.send(None);
+    }
+
+    /// Hears of plans that were decided or ran, from now on; none means that some may have been missed.
+    pub fn decisions(&self) -> broadcast::Receiver<Option<PlanId>> {
         self.decided.subscribe()
     }
 

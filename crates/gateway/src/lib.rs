@@ -15,6 +15,7 @@ pub mod line;
 pub mod metrics;
 pub mod passthrough;
 pub mod relist;
+pub mod replicas;
 pub mod runs;
 pub mod schema;
 pub mod search;

@@ -1,4 +1,5 @@
-//! Waiting for a person: woken by decisions of this process, and by looking at the store for those of others.
+//! Waiting for a person: woken by decisions of this process and of other replicas, and by looking at the store for those nobody
+//! tells of. Decides nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,11 +9,15 @@ use countersign_core::ids::PlanId;
 use countersign_wire::raw;
 use countersign_wire::serve::Ctx;
 use serde_json::json;
+use tokio::sync::broadcast;
 
 use crate::house::House;
 
 /// How often the store is looked at: another process may have decided.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// The same where other replicas tell us: only what was lost on the way is found by looking.
+const HEARING_LOOK: Duration = Duration::from_secs(5);
 
 /// How often a waiting client hears that we still wait.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -53,11 +58,21 @@ async fn wait(
             told = Instant::now();
             tell(ctx, start.elapsed(), patience).await;
         }
+        let look = if house.store.is_hearing() { HEARING_LOOK } else { LOOK };
         tokio::select! {
-            // A lagged receiver has missed decisions: looking again is the answer to that as well.
-            _ = decisions.recv() => {}
-            () = tokio::time::sleep(LOOK.min(left)) => {}
+            () = about(&mut decisions, plan) => {}
+            () = tokio::time::sleep(look.min(left).min(PROGRESS)) => {}
             () = ctx.cancelled() => return false,
+        }
+    }
+}
+
+/// Returns when something may have happened to this plan.
+async fn about(decisions: &mut broadcast::Receiver<Option<PlanId>>, plan: &PlanId) {
+    // A lagged receiver has missed decisions: looking again is the answer to that as well.
+    while let Ok(Some(decided)) = decisions.recv().await {
+        if decided == *plan {
+            return;
         }
     }
 }

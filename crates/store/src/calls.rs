@@ -316,6 +316,7 @@ fn spend(
         if won == 0 {
             return why_not(tx, plan, *hash, *token).map(Err);
         }
+        tx.tell(plan)?;
     }
     if let Some(grant) = &uses.grant {
         let won = tx.execute(

@@ -107,6 +107,7 @@ impl Store {
             )
             .with_approval(&approval);
             tx.append(&sourced(entry, approval.rail), ledger_id.clone(), now);
+            tx.tell(&plan.id)?;
             Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
         });
         answered(decided.await)
@@ -140,6 +141,7 @@ impl Store {
                 entry = entry.with_fact("note", note);
             }
             tx.append(&sourced(entry, rail), ledger_id.clone(), now);
+            tx.tell(&plan.id)?;
             let paused = pauses::count_rejections(tx, &ids, &plan.principal, now)?;
             Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused }))
         });
@@ -165,6 +167,7 @@ impl Store {
             let plan: Plan = found.json()?;
             let entry = Entry::of_plan(RowKind::Decision, &plan, "cancel", Some(&principal), None);
             tx.append(&entry, ledger_id.clone(), now);
+            tx.tell(&plan.id)?;
             Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
         });
         answered(decided.await)
@@ -257,6 +260,7 @@ fn close_all(
         .map(|mut found| {
             let plan: Plan = found.json()?;
             tx.append(&Entry::of_plan(RowKind::Decision, &plan, action, None, None), ids.next(now), now);
+            tx.tell(&plan.id)?;
             Ok(plan.id)
         })
         .collect()

@@ -9,6 +9,7 @@ use std::vec;
 
 use countersign_core::digest::Digest;
 use jiff::Timestamp;
+use tokio::sync::oneshot;
 
 pub(crate) use postgres::PostgresHome;
 pub(crate) use sqlite::SqliteHome;
@@ -174,6 +175,20 @@ pub(crate) trait Engine: Send {
     fn script(&mut self, sql: &str) -> Result<(), StoreFault>;
     /// Whether a process that named itself so still runs.
     fn lives(&mut self, instance: &str) -> Result<bool, StoreFault>;
+    /// Tells other processes, when and if the transaction commits; where the database carries no news, nothing.
+    fn tell(&mut self, _news: &str) -> Result<(), StoreFault> {
+        Ok(())
+    }
+}
+
+/// What came over from other processes.
+pub(crate) enum News<'n> {
+    /// We hear from now on; what was said before is missed.
+    Hearing,
+    /// Somebody said this.
+    Said(&'n str),
+    /// We do not hear any more.
+    Deaf,
 }
 
 /// How a connection is made, and made again.
@@ -182,4 +197,6 @@ pub(crate) trait Home: Send + Sync {
     fn writer(&self, instance: &str) -> Result<Box<dyn Engine>, StoreFault>;
     /// For a reader; none where readers have to queue with the writer.
     fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault>;
+    /// Hears what other processes tell until `end`; returns at once where the database carries no news.
+    fn listen(&self, _instance: &str, _heard: &mut dyn FnMut(News<'_>), _end: oneshot::Receiver<()>) {}
 }

@@ -4,6 +4,7 @@
 
 mod calls;
 mod chance;
+mod changes;
 mod credentials;
 mod decisions;
 mod engine;
@@ -25,6 +26,7 @@ mod url;
 mod writer;
 
 pub use calls::{Ended, NotSpendable, OpenRefused, Opened, Outcome, RESULT_LIMIT};
+pub use changes::Changed;
 pub use credentials::{Credential, secret_digest};
 pub use decisions::{DecideRefused, Decided, NotDecided, Paused};
 pub use fault::{Doing, FaultKind, StoreFault};
@@ -38,5 +40,5 @@ pub use plans::{HoldRefused, Holding, Joined, PENDING_LIMIT, PlanFilter, PlanRow
 pub use recover::Recovered;
 pub use runs::{Run, RunState};
 pub use sessions::{Session, Setter};
-pub use store::Store;
+pub use store::{Shared, Store};
 pub use url::{NotAStoreUrl, StoreUrl};

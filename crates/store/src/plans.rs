@@ -154,6 +154,7 @@ impl Store {
             record.plan_id = Some(place.plan_id.clone());
             record.plan_hash = Some(plan.hash);
             tx.append(&Entry::of_call(&record, RowStatus::Pending), ledger_id.clone(), now);
+            tx.tell(&place.plan_id)?;
             Ok(Some(Holding { hash: plan.hash, ledger_id: ledger_id.clone(), ..place }))
         });
         held.await.map_err(HoldRefused::Fault)?.ok_or(HoldRefused::TooManyPending)
@@ -322,5 +323,5 @@ pub(crate) fn finish(
             plan.as_str(),
         ],
     )?;
-    Ok(())
+    tx.tell(plan)
 }

@@ -70,7 +70,10 @@ fn close_calls(
                 "UPDATE plans SET state = 'outcome_unknown', ended = $1 WHERE plan_id = $2 AND state = 'executing'",
                 &cells![now, plan.as_str()],
             )?;
-            done.plans.extend((changed > 0).then_some(plan));
+            if changed > 0 {
+                tx.tell(&plan)?;
+                done.plans.push(plan);
+            }
         }
         let sql = format!("SELECT {} FROM ledger WHERE id = $1", ledger::COLUMNS);
         let entry = match tx.one(&sql, &cells![opened.as_str()])? {

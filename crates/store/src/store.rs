@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::chance::{self, Mint};
+use crate::changes::Ear;
 use crate::engine::{Engine, Home, PostgresHome, SqliteHome, cells};
 use crate::fault::{Doing, StoreFault};
 use crate::ledger::{Entry, SigningKey};
@@ -42,6 +43,17 @@ struct Inner {
     reads: ReadRows,
     key: Option<Arc<SigningKey>>,
     salt: Vec<u8>,
+    ear: Ear,
+    shared: Shared,
+}
+
+/// Whether other machines may use the same store at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// Replicas may.
+    Yes,
+    /// It lies on this machine.
+    No,
 }
 
 /// What opening a store yields.
@@ -56,6 +68,10 @@ struct Started {
 impl Store {
     /// Opens a store, makes it where there is none, and brings it up to date.
     pub async fn connect(url: &StoreUrl, options: ConnectOptions) -> Result<Self, StoreFault> {
+        let shared = match url {
+            StoreUrl::Postgres(_) => Shared::Yes,
+            StoreUrl::Sqlite(_) | StoreUrl::Memory => Shared::No,
+        };
         let (url, now) = (url.clone(), options.now);
         let (done, opened) = oneshot::channel();
         let (go, wait) = mpsc::channel::<Writer>();
@@ -83,6 +99,8 @@ impl Store {
             reads: writer.reads,
             key: writer.key.clone(),
             salt,
+            ear: Ear::new(Arc::clone(&writer.home), writer.instance.clone()),
+            shared,
         };
         go.send(writer).map_err(|_| StoreFault::unavailable("the writer is gone").while_(Doing::Opening))?;
         let store = Self { inner: Arc::new(inner) };
@@ -96,6 +114,15 @@ impl Store {
     /// The name of the chain this store appends to.
     pub fn writer(&self) -> &WriterId {
         &self.inner.writer
+    }
+
+    /// Whether replicas may use this store at the same time.
+    pub fn shared(&self) -> Shared {
+        self.inner.shared
+    }
+
+    pub(crate) fn ear(&self) -> &Ear {
+        &self.inner.ear
     }
 
     /// The salt of this store's redactor, made once.
@@ -196,6 +223,7 @@ impl Drop for Inner {
         if let Some(readers) = &self.readers {
             readers.end();
         }
+        self.ear.end();
     }
 }
 

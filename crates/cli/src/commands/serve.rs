@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use countersign_core::call::Scopes;
 use countersign_core::config::{AgentAuth, Config, Reads, Surface};
-use countersign_core::ids::{PrincipalId, SessionId};
+use countersign_core::ids::{PrincipalId, SessionId, WriterId};
 use countersign_core::mode::Mode;
 use countersign_core::record::Source;
 use countersign_core::refusal::{Code, Refusal};
@@ -66,6 +66,20 @@ pub(crate) struct Serve {
     /// Take up the session of this name again, with its mode and open plans
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
+
+    /// This gateway's own chain in a ledger that several gateways share
+    #[arg(long, value_name = "NAME", value_parser = replica_name)]
+    replica: Option<String>,
+}
+
+/// A name that can be told from others on every page it is shown.
+fn replica_name(name: &str) -> Result<String, String> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if (1..=64).contains(&name.len()) && name.chars().all(plain) {
+        Ok(name.to_owned())
+    } else {
+        Err("a name has 1 to 64 letters, digits, `.`, `_` or `-`".to_owned())
+    }
 }
 
 /// How much is logged.
@@ -139,6 +153,7 @@ struct Served {
     http: Option<SocketAddr>,
     files: ConfigFiles,
     mode: Option<Mode>,
+    replica: Option<String>,
 }
 
 impl Served {
@@ -175,6 +190,7 @@ impl Served {
             config,
             files,
             mode: args.mode,
+            replica: args.replica.clone(),
         })
     }
 
@@ -186,6 +202,10 @@ impl Served {
                 Reads::Sync => ReadRows::Sync,
             },
             ..records::options(&self.store)
+        };
+        let options = match &self.replica {
+            Some(name) => ConnectOptions { writer: WriterId::new(name.as_str()), ..options },
+            None => options,
         };
         let store =
             Store::connect(&self.store, options).await.map_err(|fault| records::trouble(&fault, &url))?;
@@ -202,6 +222,7 @@ impl Served {
             let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
             Trouble::refused(refusal, "countersign policy check")
         })?;
+        countersign_gateway::replicas::join(&house);
         tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&house), keeper, assembly));
         let openness = self.config.gateway.agent_auth;
         let face = Face::new(Arc::clone(&house), self.local, openness);

@@ -13,6 +13,7 @@ mod pack;
 mod people;
 mod races;
 mod reload;
+mod replicas;
 mod scene;
 mod sessions;
 mod simulate;

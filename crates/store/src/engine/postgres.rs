@@ -1,16 +1,19 @@
 //! PostgreSQL: a connection that is driven by the thread that uses it. Knows sessions, advisory locks and SQLSTATEs;
 //! no table by name. Locks are named after schema and purpose, so that stores in one database stay apart.
 
+mod ear;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
 use countersign_core::digest::Digest;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 
-use super::{Cell, Dialect, Engine, Found, Home};
+use super::{Cell, Dialect, Engine, Found, Home, News};
 use crate::fault::{FaultKind, Hurt, StoreFault};
 
 /// One connection.
@@ -94,14 +97,14 @@ impl Home for PostgresHome {
         made.script("SET default_transaction_read_only = on")?;
         Ok(Some(Box::new(made)))
     }
+    fn listen(&self, instance: &str, heard: &mut dyn FnMut(News<'_>), end: oneshot::Receiver<()>) {
+        ear::listen(&self.config, instance, heard, end);
+    }
 }
 
 impl Postgres {
     fn lock_key(&self, purpose: &str, name: &str) -> i64 {
-        let digest = Digest::plain(format!("countersign\0{}\0{purpose}\0{name}", self.schema).as_bytes());
-        let mut first = [0u8; 8];
-        first.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
-        i64::from_be_bytes(first)
+        lock_key(&self.schema, purpose, name)
     }
 
     fn prepare(&mut self, sql: &str) -> Result<Statement, StoreFault> {
@@ -115,6 +118,18 @@ impl Postgres {
         self.statements.insert(sql.to_owned(), made.clone());
         Ok(made)
     }
+}
+
+fn lock_key(schema: &str, purpose: &str, name: &str) -> i64 {
+    let digest = Digest::plain(format!("countersign\0{schema}\0{purpose}\0{name}").as_bytes());
+    let mut first = [0u8; 8];
+    first.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
+    i64::from_be_bytes(first)
+}
+
+/// The channel on which stores of one schema tell each other.
+fn channel(schema: &str) -> String {
+    format!("countersign_{:016x}", lock_key(schema, "channel", "").cast_unsigned())
 }
 
 fn parameters(values: &[Cell]) -> Vec<&(dyn ToSql + Sync)> {
@@ -228,6 +243,12 @@ impl Engine for Postgres {
         let sql = "SELECT CAST(CASE WHEN pg_try_advisory_xact_lock($1) THEN 1 ELSE 0 END AS BIGINT)";
         let free = self.query(sql, &[Cell::Int(key)])?.pop().map(|mut found| found.int()).transpose()?;
         Ok(free != Some(1))
+    }
+
+    fn tell(&mut self, news: &str) -> Result<(), StoreFault> {
+        let values = [Cell::Text(channel(&self.schema)), Cell::Text(news.to_owned())];
+        // It goes out with the commit, and only then; a part that is undone takes its news along.
+        self.execute("SELECT pg_notify($1, $2)", &values).map(drop)
     }
 }
 

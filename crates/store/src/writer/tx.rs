@@ -77,6 +77,11 @@ impl<'t> Tx<'t> {
         self.engine.execute(sql, values)
     }
 
+    pub(crate) fn tell_news(&mut self, news: &str) -> Result<(), StoreFault> {
+        self.mark()?;
+        self.engine.tell(news)
+    }
+
     pub(crate) fn lives(&mut self, instance: &str) -> Result<bool, StoreFault> {
         self.engine.lives(instance)
     }

@@ -11,6 +11,7 @@
 )]
 
 mod calls;
+mod changes;
 mod clock;
 mod crash;
 mod disk;

@@ -244,7 +244,11 @@ impl Client {
             Wire::Http(http) => {
                 let headers = http.headers(self.way, "tools/call", Some(tool));
                 let (address, path) = (http.address(), http.path);
-                std::thread::spawn(move || http::send(&address, "POST", path, &headers, &frame).map(|_| ()));
+                std::thread::spawn(move || {
+                    let Ok(mut answer) = http::send(&address, "POST", path, &headers, &frame) else { return };
+                    // Whoever hangs up cancels: it stays on the line to the end.
+                    while answer.is_stream() && matches!(answer.event(), Ok(Some(_))) {}
+                });
             }
         }
     }

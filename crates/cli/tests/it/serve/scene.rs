@@ -31,6 +31,8 @@ pub(crate) struct Scene {
     refused: Vec<String>,
     /// Ledger ids of all calls that ran.
     ran: Vec<String>,
+    /// Where the store is, if not in the working folder.
+    pub(crate) elsewhere: Option<StoreUrl>,
 }
 
 /// The interpreter itself, not what a version manager puts before it.
@@ -61,6 +63,7 @@ impl Scene {
             record_read: 0,
             refused: Vec::new(),
             ran: Vec::new(),
+            elsewhere: None,
         };
         scene.configure(config);
         if way.is_http() {
@@ -72,6 +75,17 @@ impl Scene {
     fn start(&mut self, more: &[&str]) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
         self.gateways.push(Gateway::start(&self.world, &flags));
+    }
+
+    /// Another gateway on the same store; gives its address.
+    pub(crate) fn replica(&mut self, name: &str) -> String {
+        self.start(&["--http", "127.0.0.1:0", "--replica", name]);
+        self.gateway().address()
+    }
+
+    /// Ends the gateway that was started first, in the middle of whatever it does.
+    pub(crate) fn kill_first(&mut self) {
+        self.gateways.remove(0).end(End::Killed);
     }
 
     /// Writes the configuration, whole at once: it may be read at any moment.
@@ -154,9 +168,10 @@ impl Scene {
         ["countersign.db", "countersign.db-wal"].iter().any(|name| holds(name))
     }
 
-    fn store<T>(&self, work: impl AsyncFnOnce(Store) -> T) -> T {
+    pub(crate) fn store<T>(&self, work: impl AsyncFnOnce(Store) -> T) -> T {
         wait(async {
-            let url = StoreUrl::file(self.world.work().join("countersign.db"));
+            let here = || StoreUrl::file(self.world.work().join("countersign.db"));
+            let url = self.elsewhere.clone().unwrap_or_else(here);
             work(Store::connect(&url, ConnectOptions::default()).await.unwrap()).await
         })
     }

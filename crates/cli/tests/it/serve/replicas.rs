@@ -1,0 +1,378 @@
+//! Two gateways on one real PostgreSQL: plans, tokens, grants, modes, sessions and ledger are one, whoever is asked; a decision on
+//! one releases a wait on the other; and of any race exactly one effect comes out, also when one of them dies in it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use countersign_core::confirm::{Approval, Rail};
+use countersign_core::ids::PlanId;
+use countersign_core::role::Role;
+use countersign_store::{ConnectOptions, Store, StoreUrl};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_postgres::NoTls;
+
+use super::client::{Client, Host, Reply, Way};
+use super::scene::Scene;
+use crate::ledger::wait;
+
+/// A schema of its own in the PostgreSQL that the environment names, gone at the end of the test.
+struct Schema {
+    server: String,
+    name: String,
+}
+
+impl Schema {
+    fn new() -> Option<Self> {
+        let server = std::env::var("COUNTERSIGN_TEST_POSTGRES").ok()?;
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("r_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let schema = Self { server, name };
+        schema.run(&format!("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}", schema.name));
+        Some(schema)
+    }
+
+    fn url(&self) -> String {
+        let join = if self.server.contains('?') { '&' } else { '?' };
+        format!("{}{join}options=-c%20search_path%3D{}", self.server, self.name)
+    }
+
+    fn run(&self, sql: &str) {
+        wait(async {
+            let (client, connection) = tokio_postgres::connect(&self.server, NoTls).await.unwrap();
+            let driver = tokio::spawn(connection);
+            client.batch_execute(sql).await.unwrap();
+            drop(client);
+            driver.await.unwrap().unwrap();
+        });
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        self.run(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
+    }
+}
+
+/// Two gateways before one recording upstream each, which write one record.
+struct Pair {
+    scene: Scene,
+    addresses: [String; 2],
+    // Dropped last: the gateways are gone then.
+    schema: Schema,
+}
+
+impl Pair {
+    fn open(rules: &str) -> Option<Self> {
+        let schema = Schema::new()?;
+        let config = format!("[gateway]\nmode = \"execute\"\nstore = {:?}\n{rules}", schema.url());
+        let mut scene = Scene::open_with(Way::HttpModern, "router", &config, &[]);
+        scene.elsewhere = Some(schema.url().parse().unwrap());
+        let addresses = [scene.gateway().address(), scene.replica("two")];
+        Some(Self { scene, addresses, schema })
+    }
+
+    /// A line into one of them. Without sessions of the protocol the name is the session.
+    fn line(&self, at: usize, host: Host, session: &str, bearer: Option<&str>) -> Client {
+        let bearer = bearer.map(str::to_owned);
+        Client::http_as(Way::HttpModern, host, &self.addresses[at], "/mcp/router", session, bearer)
+    }
+
+    fn connect(&self) -> Store {
+        let url: StoreUrl = self.schema.url().parse().unwrap();
+        wait(Store::connect(&url, ConnectOptions::default())).unwrap()
+    }
+}
+
+fn put(id: &str, extra: &str) -> String {
+    format!(
+        r#"{{"name":"notes:put_note","args":{{"id":"{id}"}},"intent":{{"operation_type":"write"}}{extra}}}"#
+    )
+}
+
+fn erase(id: &str, extra: &str) -> String {
+    format!(
+        r#"{{"name":"notes:erase_all","args":{{"id":"{id}"}},"intent":{{"operation_type":"destructive"}}{extra}}}"#
+    )
+}
+
+fn text(reply: &Reply, field: &str) -> String {
+    reply.data()[field].as_str().unwrap_or_else(|| panic!("{}", reply.text)).to_owned()
+}
+
+fn bring(token: &str) -> String {
+    format!(r#","confirm_token":"{token}","yes":true"#)
+}
+
+#[test]
+fn a_decision_here_releases_a_wait_there() {
+    let Some(pair) = Pair::open("") else { return };
+    let (waits, decides) = (pair.line(1, Host::None, "s", None), pair.line(0, Host::Accepts, "s", None));
+    let plan = text(&waits.call("call_tool_destructive", &erase("a", "")), "plan_id");
+    let look = format!(r#"{{"plan_id":"{plan}","wait_seconds":60}}"#);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| (waits.call("get_plan", &look), Instant::now()));
+        std::thread::sleep(Duration::from_millis(700));
+        // The same call at the other gateway joins the plan, and its host's user agrees there.
+        let ran = decides.call("call_tool_destructive", &erase("a", ""));
+        let decided = Instant::now();
+        assert!(ran.ran(), "{}", ran.text);
+        let (reply, woken) = waiting.join().unwrap();
+        assert_ne!(reply.data()["plan"]["state"], "pending");
+        assert_eq!(reply.data()["plan"]["approval"]["rail"], "elicitation", "{}", reply.text);
+        let late = woken.saturating_duration_since(decided);
+        // Looking now and then would find it after five seconds.
+        assert!(late < Duration::from_secs(2), "{late:?}");
+    });
+    // And the first call itself, which waits for a person with a credential at a terminal.
+    let waiting = erase("b", r#","wait_seconds":60"#);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| waits.call("call_tool_destructive", &waiting));
+        let start = Instant::now();
+        let plan = loop {
+            let status = decides.call("get_status", "{}");
+            if let Some(plan) = status.data()["pending_plans"][0]["plan_id"].as_str() {
+                break plan.to_owned();
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "never pending");
+        };
+        pair.scene.approve(&plan);
+        let decided = Instant::now();
+        assert!(call.join().unwrap().ran());
+        assert!(decided.elapsed() < Duration::from_secs(3), "{:?}", decided.elapsed());
+    });
+    let mut scene = pair.scene;
+    assert_eq!(scene.reached().len(), 2);
+    scene.finish(vec![waits, decides]);
+}
+
+#[test]
+fn modes_tokens_and_pending_plans_are_one() {
+    let Some(mut pair) = Pair::open("") else { return };
+    let (one, two) = (pair.line(0, Host::None, "s", None), pair.line(1, Host::None, "s", None));
+    // Back and forth at once: no gateway goes by what it knew a moment ago.
+    for round in 0..20 {
+        let (sets, reads) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        for mode in ["plan", "ask", "execute"] {
+            sets.call("set_mode", &format!(r#"{{"mode":"{mode}"}}"#));
+            assert_eq!(reads.call("get_status", "{}").data()["mode"], mode, "round {round}");
+        }
+    }
+    let token = text(&one.call("call_tool_write", &put("a", "")), "confirm_token");
+    assert!(pair.scene.call(&two, "call_tool_write", &put("a", &bring(&token))).ran());
+    let again = pair.scene.call(&one, "call_tool_write", &put("a", &bring(&token)));
+    assert_eq!(again.code(), Some("E_CONFIRM_TOKEN_USED"));
+    // Twenty may wait, wherever they were asked for; an equal one joins.
+    let first = text(&one.call("call_tool_write", &put("0", "")), "plan_id");
+    for n in 1..20 {
+        let line = if n % 2 == 0 { &one } else { &two };
+        assert_eq!(
+            line.call("call_tool_write", &put(&n.to_string(), "")).data()["status"],
+            "confirmation_required"
+        );
+    }
+    let over = pair.scene.call(&two, "call_tool_write", &put("20", ""));
+    assert_eq!(over.code(), Some("E_LIMIT_EXCEEDED"));
+    assert_eq!(text(&two.call("call_tool_write", &put("0", "")), "plan_id"), first);
+    // Three noes pause the principal everywhere.
+    for n in ["1", "2", "3"] {
+        let plan = text(&one.call("call_tool_write", &put(n, "")), "plan_id");
+        pair.scene.reject(&plan);
+    }
+    for line in [&one, &two] {
+        let paused = pair.scene.call(line, "call_tool_write", &put("x", ""));
+        assert_eq!(paused.code(), Some("E_PRINCIPAL_PAUSED"));
+    }
+    pair.scene.finish(vec![one, two]);
+}
+
+/// A session of the older protocol goes on at the other gateway; a grant's uses are counted once for both.
+#[test]
+fn sessions_move_and_grants_are_counted_once() {
+    let Some(mut pair) = Pair::open("") else { return };
+    let line = Client::http(Way::HttpLegacy, Host::None, &pair.addresses[0], "/mcp/router", "");
+    line.call("set_mode", r#"{"mode":"plan"}"#);
+    let (_, session) = (line.moved(&pair.addresses[1]), line.session());
+    assert_eq!(line.call("get_status", "{}").data()["mode"], "plan", "session {session}");
+    line.call("set_mode", r#"{"mode":"execute"}"#);
+    let plan = text(&line.call("call_tool_write", &put("g", "")), "plan_id");
+    let granted = pair.scene.world.run(&["approve", &plan, "--yes", "--grant", "--uses", "5", "--json"]);
+    assert_eq!(granted.code, Some(0), "{granted}");
+    let lines: Vec<Client> = (0..8).map(|n| pair.line(n % 2, Host::None, &format!("g{n}"), None)).collect();
+    let replies: Vec<Reply> = std::thread::scope(|scope| {
+        let calls: Vec<_> =
+            lines.iter().map(|line| scope.spawn(|| line.call("call_tool_write", &put("g", "")))).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    let ran = replies.iter().filter(|reply| reply.ran()).count();
+    assert_eq!(ran, 5, "{:?}", replies.iter().map(|reply| &reply.text).collect::<Vec<_>>());
+    assert_eq!(pair.scene.reached().len(), 5);
+    for reply in replies {
+        pair.scene.heed(reply);
+    }
+    pair.scene.finish(vec![line]);
+}
+
+/// A question of the stateless era is answered where it was asked; anywhere else it decides nothing and is asked again.
+#[test]
+fn an_answer_at_the_wrong_gateway_decides_nothing() {
+    let Some(mut pair) = Pair::open("") else { return };
+    let (asks, other) = (pair.line(0, Host::Silent, "s", None), pair.line(1, Host::Silent, "s", None));
+    let asked = asks.call("call_tool_destructive", &erase("a", ""));
+    assert_eq!(asked.result()["resultType"], "input_required", "{}", asked.text);
+    let accept = r#"{"q1":{"action":"accept","content":{}}}"#;
+    let state = &asked.result()["requestState"];
+    let wrong = other.retry("call_tool_destructive", &erase("a", ""), accept, state);
+    assert!(!wrong.ran(), "{}", wrong.text);
+    assert_eq!(pair.scene.reached(), []);
+    let right = asks.retry("call_tool_destructive", &erase("a", ""), accept, state);
+    assert!(pair.scene.heed(right).ran());
+    assert_eq!(pair.scene.reached().len(), 1);
+    pair.scene.finish(vec![asks, other]);
+}
+
+/// How often each note reached the upstream.
+fn effects(scene: &mut Scene) -> BTreeMap<String, usize> {
+    let mut seen = BTreeMap::new();
+    for (_, arguments) in scene.reached() {
+        *seen.entry(arguments["id"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    seen
+}
+
+/// Both replicas' people agree to every plan at the same moment, then both replicas get its token at the same moment.
+#[test]
+fn approvals_raced_from_both_replicas_run_each_plan_once() {
+    let plans = match std::env::var_os("COUNTERSIGN_TEST_LONG") {
+        Some(_) => 10_000,
+        None if std::env::var_os("COUNTERSIGN_TEST_QUICK").is_some() => return,
+        None => 200,
+    };
+    let rules = "[[rules]]\nmatch = \"notes:put_note\"\nstrength = \"human\"\n";
+    let Some(mut pair) = Pair::open(rules) else { return };
+    const AGENTS: usize = 8;
+    let secrets: Vec<String> =
+        (0..AGENTS).map(|n| pair.scene.credential(&format!("agent{n}"), Role::Agent, "{}")).collect();
+    let desks = [pair.connect(), pair.connect()];
+    let (approved, ran) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for (agent, secret) in secrets.iter().enumerate() {
+            let (pair, desks, approved, ran) = (&pair, &desks, &approved, &ran);
+            scope.spawn(move || {
+                let lines = [0, 1].map(|at| pair.line(at, Host::None, "s", Some(secret)));
+                for n in (agent..plans).step_by(AGENTS) {
+                    let (id, here) = (format!("n{n}"), &lines[n / AGENTS % 2]);
+                    let asked = here.call("call_tool_write", &put(&id, ""));
+                    let (plan, token) = (text(&asked, "plan_id"), text(&asked, "confirm_token"));
+                    let won = race(|at| {
+                        let now = Timestamp::now();
+                        let approval = Approval::over(Rail::Page, format!("desk{at}").into(), now);
+                        wait(desks[at].approve(&PlanId::new(plan.as_str()), approval, now)).is_ok()
+                    });
+                    approved.fetch_add(won.iter().filter(|won| **won).count(), Ordering::Relaxed);
+                    let replies = race(|at| lines[at].call("call_tool_write", &put(&id, &bring(&token))));
+                    let went = replies.iter().filter(|reply| reply.ran()).count();
+                    let used =
+                        replies.iter().filter(|reply| reply.code() == Some("E_CONFIRM_TOKEN_USED")).count();
+                    assert_eq!((went, used), (1, 1), "{:?}", replies.map(|reply| reply.text));
+                    ran.fetch_add(went, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let took = start.elapsed();
+    assert_eq!((approved.into_inner(), ran.into_inner()), (plans, plans));
+    let effects = effects(&mut pair.scene);
+    assert_eq!(effects.len(), plans);
+    assert!(effects.values().all(|times| *times == 1), "some ran twice: {effects:?}");
+    println!("{plans} plans, each approved from both replicas and brought to both, in {took:.1?}");
+    drop(desks);
+    pair.scene.finish(Vec::new());
+}
+
+/// The same thing at both sides at once.
+fn race<T: Send>(act: impl Fn(usize) -> T + Sync) -> [T; 2] {
+    let gate = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        let (gate, act) = (&gate, &act);
+        let run = |at: usize| {
+            scope.spawn(move || {
+                gate.wait();
+                act(at)
+            })
+        };
+        let (one, two) = (run(0), run(1));
+        [one.join().unwrap(), two.join().unwrap()]
+    })
+}
+
+/// One replica dies with plans decided, undecided and under way: the other goes on with all of them, and none runs twice.
+#[test]
+fn a_replica_that_dies_loses_and_doubles_nothing() {
+    let Some(mut pair) = Pair::open("") else { return };
+    let lines = [0, 1].map(|at| pair.line(at, Host::None, "s", None));
+    let asked: Vec<(String, String)> = (0..12)
+        .map(|n| {
+            let asked = lines[n % 2].call("call_tool_write", &put(&format!("n{n}"), ""));
+            (text(&asked, "plan_id"), text(&asked, "confirm_token"))
+        })
+        .collect();
+    let slow = r#"{"name":"notes:slow_note","args":{"id":"slow"},"intent":{"operation_type":"write"}"#;
+    let waits = lines[0].call("call_tool_write", &format!("{slow}}}"));
+    let (slow_plan, slow_token) = (text(&waits, "plan_id"), text(&waits, "confirm_token"));
+    lines[0].start_call("call_tool_write", &format!("{slow}{}}}", bring(&slow_token)));
+    let look = |line: &Client, plan: &str| {
+        line.call("get_plan", &json!({"plan_id": plan}).to_string()).data()["plan"]["state"].clone()
+    };
+    let start = Instant::now();
+    while look(&lines[1], &slow_plan) != "executing" {
+        assert!(start.elapsed() < Duration::from_secs(20), "never executing");
+    }
+    // Everybody brings every token to the first replica, and as soon as some have run it is killed.
+    let mut seen = effects(&mut pair.scene);
+    for (n, (_, token)) in asked.iter().enumerate() {
+        lines[0].start_call("call_tool_write", &put(&format!("n{n}"), &bring(token)));
+    }
+    while seen.len() < 3 {
+        seen.extend(effects(&mut pair.scene));
+    }
+    pair.scene.kill_first();
+    pair.scene.state(r#"{"go":true}"#);
+    // The other one is told of what nobody knows, by itself.
+    let start = Instant::now();
+    while look(&lines[1], &slow_plan) != "outcome_unknown" {
+        assert!(start.elapsed() < Duration::from_secs(30), "{}", look(&lines[1], &slow_plan));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
+    for (n, (plan, token)) in asked.iter().enumerate() {
+        let state = look(&lines[1], plan);
+        let reply = pair.scene.call(&lines[1], "call_tool_write", &put(&format!("n{n}"), &bring(token)));
+        match state.as_str().unwrap() {
+            "pending" => assert!(reply.ran(), "what was not begun can be done: {}", reply.text),
+            "done" | "outcome_unknown" | "executing" => {
+                assert_eq!(reply.code(), Some("E_CONFIRM_TOKEN_USED"), "{state}")
+            }
+            other => panic!("{other}"),
+        }
+        *ends.entry(look(&lines[1], plan).as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    for (note, times) in effects(&mut pair.scene) {
+        *seen.entry(note).or_default() += times;
+    }
+    let effects = seen;
+    assert!(effects.values().all(|times| *times == 1), "some ran twice: {effects:?}");
+    let certain = ends.get("done").copied().unwrap_or_default();
+    assert!(
+        certain <= effects.len() && ends.keys().all(|state| state == "done" || state == "outcome_unknown"),
+        "{ends:?}"
+    );
+    println!("after the death of a replica: {ends:?}, {} effects", effects.len());
+    let rows = pair.scene.rows();
+    let writers: std::collections::BTreeSet<&str> =
+        rows.iter().filter_map(|row: &Value| row["writer"].as_str()).collect();
+    assert_eq!(writers.into_iter().collect::<Vec<_>>(), ["main", "two"], "one chain for each writer");
+    pair.scene.finish(Vec::new());
+}
