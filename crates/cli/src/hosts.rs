@@ -49,6 +49,11 @@ impl Host {
         }
     }
 
+    /// The host of that name.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        <Self as ValueEnum>::from_str(word, false).ok()
+    }
+
     /// Its name on the command line and in envelopes.
     pub(crate) fn word(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -172,6 +177,25 @@ impl Place {
             | Host::Gemini
             | Host::Windsurf
             | Host::Zed => json::rewrite(self.host, text, taken, ours),
+        }
+    }
+
+    /// The servers of an old text put back into one that its host has changed since, in ways that do not touch them. None where
+    /// somebody changed the servers themselves.
+    pub(crate) fn give_back(&self, now: &str, after: &str, before: &str) -> Option<String> {
+        let project = Path::new("");
+        if self.read(now, project).ok()? != self.read(after, project).ok()? {
+            return None;
+        }
+        match self.host {
+            Host::Codex => codex::give_back(now, before).ok(),
+            Host::ClaudeCode
+            | Host::ClaudeDesktop
+            | Host::Cursor
+            | Host::VsCode
+            | Host::Gemini
+            | Host::Windsurf
+            | Host::Zed => json::give_back(self.host, now, before).ok(),
         }
     }
 

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
     let ours = ours(&config);
     let mut changes = Vec::new();
     if before.as_deref() != Some(after.as_str()) {
-        changes.push(Change { path: config.clone(), before, after: after.clone() });
+        changes.push(Change { path: config.clone(), host: None, before, after: after.clone() });
     }
     for (read, taken) in reads.iter().zip(&import.taken) {
         let text = read.text.as_deref().unwrap_or_default();
@@ -102,7 +102,8 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
             read.place.rewrite(text, taken, &ours).map_err(|why| broken_file(&read.place, &why))?;
         if read.text.as_deref() != Some(rewritten.as_str()) {
             let path = real(&read.place.path);
-            changes.push(Change { path, before: read.text.clone(), after: rewritten });
+            let host = Some(read.place.host);
+            changes.push(Change { path, host, before: read.text.clone(), after: rewritten });
         }
     }
     let plan = Plan { args, voice, import, changes, broken, config, text: after };

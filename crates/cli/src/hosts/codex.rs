@@ -97,6 +97,24 @@ pub(super) fn rewrite(text: &str, taken: &[Entry], ours: &Ours) -> Result<String
     Ok(document.to_string())
 }
 
+/// Takes our table out of a text that its host has changed since, and puts the servers of the old text back.
+pub(super) fn give_back(now: &str, before: &str) -> Result<String, Broken> {
+    let (mut document, old) = (parse(now)?, parse(before)?);
+    let key = Host::Codex.key();
+    let old = old.get(key).and_then(Item::as_table_like);
+    if let Some(all) = document.get_mut(key).and_then(Item::as_table_like_mut) {
+        if old.is_none_or(|old| old.get(NAME).is_none()) {
+            all.remove(NAME);
+        }
+        for (name, item) in old.into_iter().flat_map(|old| old.iter()) {
+            if all.get(name).is_none() {
+                all.insert(name, item.clone());
+            }
+        }
+    }
+    Ok(document.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -149,6 +149,46 @@ pub(super) fn rewrite(host: Host, text: &str, taken: &[Entry], ours: &Ours) -> R
     Ok(root.to_string())
 }
 
+/// Takes our entry out of a text that its host has changed since, and puts the servers of the old text back.
+pub(super) fn give_back(host: Host, now: &str, before: &str) -> Result<String, Broken> {
+    let root = parse(now)?;
+    let (Some(object), Some(old)) = (whole(&root)?, whole(&parse(before)?)?) else {
+        return Ok(now.to_owned());
+    };
+    let had = |path: &[String]| {
+        let (name, keys) = path.split_last()?;
+        keys.iter().try_fold(old.clone(), |here, key| here.object_value(key))?.get(name)?.value()
+    };
+    let key = host.key().to_owned();
+    if had(&[key.clone(), NAME.to_owned()]).is_none()
+        && let Some(ours) = object.object_value(&key).and_then(|servers| servers.get(NAME))
+    {
+        ours.remove();
+    }
+    for entry in read(host, before, None)? {
+        let Some((name, keys)) = entry.path.split_last() else { continue };
+        let holder = keys.iter().fold(object.clone(), |here, key| here.object_value_or_set(key));
+        let value = had(&entry.path).and_then(|value| value.to_serde_value());
+        if let (None, Some(value)) = (holder.get(name), value) {
+            holder.append(name, input(&value));
+        }
+    }
+    Ok(root.to_string())
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(truth) => CstInputValue::Bool(*truth),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Object(members) => {
+            CstInputValue::Object(members.iter().map(|(name, value)| (name.clone(), input(value))).collect())
+        }
+    }
+}
+
 fn entry(host: Host, ours: &Ours) -> CstInputValue {
     let text = |text: &str| CstInputValue::String(text.to_owned());
     let mut members = Vec::new();

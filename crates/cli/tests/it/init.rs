@@ -202,7 +202,10 @@ fn a_file_changed_by_hand_meanwhile_is_not_overwritten() {
     let files = furnish(&world);
     let before = texts(&files);
     assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
-    let mine = format!("{}\n// mine\n", fs::read_to_string(&files[3]).unwrap());
+    // A server added by hand is nobody's to take away again.
+    let mine = fs::read_to_string(&files[3])
+        .unwrap()
+        .replace("\"countersign\":", "\"new\": {\"command\": \"x\"},\n\t\t\"countersign\":");
     fs::write(&files[3], &mine).unwrap();
     let undone = world.run(&["init", "--undo"]);
     assert_eq!(undone.code, Some(5), "{undone}");
@@ -211,6 +214,32 @@ fn a_file_changed_by_hand_meanwhile_is_not_overwritten() {
     for (path, text) in before.iter().filter(|(path, _)| **path != files[3]) {
         assert_eq!(&fs::read_to_string(path).unwrap(), text);
     }
+}
+
+#[test]
+fn a_host_that_went_on_writing_gets_its_servers_back_and_keeps_the_rest() {
+    let world = World::new();
+    let files = furnish(&world);
+    let before = texts(&files);
+    assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
+    for path in &files[..2] {
+        let text = fs::read_to_string(path).unwrap();
+        let grown = text.replace("\"numStartups\": 41", "\"numStartups\": 42").replace("gpt-5", "gpt-6");
+        assert_ne!(text, grown);
+        fs::write(path, grown).unwrap();
+    }
+    let undone = world.run(&["init", "--undo"]);
+    assert_eq!(undone.code, Some(0), "{undone}");
+    assert!(undone.stdout.contains("servers put back"), "{undone}");
+    let claude: Value = serde_json::from_str(&fs::read_to_string(&files[0]).unwrap()).unwrap();
+    let old: Value = serde_json::from_str(&before[&files[0]]).unwrap();
+    assert_eq!((&claude["mcpServers"], &claude["projects"]), (&old["mcpServers"], &old["projects"]));
+    assert_eq!(claude["numStartups"], 42);
+    let codex = fs::read_to_string(&files[1]).unwrap();
+    assert!(
+        codex.contains("gpt-6") && codex.contains("[mcp_servers.echo]") && !codex.contains("countersign"),
+        "{codex}"
+    );
 }
 
 #[test]

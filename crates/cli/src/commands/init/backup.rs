@@ -1,5 +1,6 @@
 //! What a change of several files needs to be taken back: every file as it was, kept before the first one is touched. Taking back
-//! restores byte for byte, and leaves alone what somebody changed since.
+//! restores byte for byte. Where a host went on writing into its own file, only the servers are put back; what somebody changed about
+//! the servers is left alone.
 
 use std::fs;
 use std::io;
@@ -9,6 +10,7 @@ use countersign_core::digest::{Digest, Domain};
 use serde_json::{Value, json};
 
 use crate::commands::upstreams::edit::write;
+use crate::hosts::{Host, Place, Scope};
 
 const LIST: &str = "files.json";
 const UNDONE: &str = ".undone";
@@ -17,6 +19,8 @@ const UNDONE: &str = ".undone";
 pub(super) struct Change {
     /// Which.
     pub(super) path: PathBuf,
+    /// The host it belongs to; none for a file of ours.
+    pub(super) host: Option<Host>,
     /// Its text before; none if it was not there.
     pub(super) before: Option<String>,
     /// Its text after.
@@ -30,6 +34,8 @@ pub(super) enum Fate {
     Restored,
     /// It was made by the change, and is gone.
     Removed,
+    /// Its host has written into it since: its servers are as they were, everything else as the host wants it.
+    GivenBack,
     /// Somebody changed it since: left alone.
     Changed,
 }
@@ -40,6 +46,7 @@ impl Fate {
         match self {
             Self::Restored => "restored",
             Self::Removed => "removed",
+            Self::GivenBack => "servers put back, what its host changed since is kept",
             Self::Changed => "changed since, left alone",
         }
     }
@@ -59,8 +66,11 @@ pub(super) fn apply(folder: &Path, changes: &[Change]) -> io::Result<()> {
         if let Some(before) = &change.before {
             fs::write(folder.join(&kept), before)?;
         }
+        let written = format!("{kept}.after");
+        fs::write(folder.join(&written), &change.after)?;
         list.push(json!({
             "path": change.path, "kept": change.before.as_ref().map(|_| kept), "after": digest(&change.after),
+            "written": written, "host": change.host.map(Host::word),
         }));
     }
     let list = serde_json::to_string_pretty(&json!({"version": 1, "files": list}))?;
@@ -104,6 +114,13 @@ pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
                     Fate::Removed
                 }
             },
+            (Some(now), Some(before)) => match given_back(folder, file, &path, &now, &before) {
+                Some(text) => {
+                    write(Path::new("."), &path, &text)?;
+                    Fate::GivenBack
+                }
+                None => Fate::Changed,
+            },
             (Some(_) | None, _) => Fate::Changed,
         };
         fates.push((path, fate));
@@ -112,6 +129,14 @@ pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
         fs::write(folder.join(UNDONE), "")?;
     }
     Ok(fates)
+}
+
+/// A host's file with its servers put back.
+fn given_back(folder: &Path, file: &Value, path: &Path, now: &str, before: &str) -> Option<String> {
+    let text = |key: &str| file.get(key).and_then(Value::as_str);
+    let after = fs::read_to_string(folder.join(text("written")?)).ok()?;
+    let place = Place { host: Host::named(text("host")?)?, scope: Scope::User, path: path.to_owned() };
+    place.give_back(now, &after, before)
 }
 
 #[cfg(unix)]
