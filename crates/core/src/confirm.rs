@@ -263,6 +263,7 @@ pub fn check_strength(
     asker: Asker<'_>,
     now: Timestamp,
 ) -> Result<Approval, Refusal> {
+    check_unblocked(&held.plan)?;
     let need = &held.plan.need;
     let approval = match &held.approval {
         Some(approval) if approval.strength >= need.strength => return Ok(approval.clone()),
@@ -278,6 +279,17 @@ pub fn check_strength(
         check_typed(need, brought.text.as_deref())?;
     }
     Ok(approval)
+}
+
+/// Whether the plan's own preview lets it be agreed to at all: what an upstream blocks nobody can wave through.
+pub fn check_unblocked(plan: &Plan) -> Result<(), Refusal> {
+    let blocks = crate::preview::blocks(plan);
+    let Some(first) = blocks.first() else { return Ok(()) };
+    let message = format!("`{}` can't be approved, its preview forbids it: {first}", plan.id);
+    Err(Refusal::new(Code::PreviewFailed, message)
+        .because("preview_blocked")
+        .with("plan_id", plan.id.as_str())
+        .with("blocks", blocks))
 }
 
 /// Whether the typed text is the name, to the letter. Never echoes it.

@@ -17,6 +17,7 @@ pub mod mode;
 pub mod nearest;
 pub mod plan;
 pub mod preview;
+pub mod python;
 pub mod record;
 pub mod redact;
 pub mod refusal;

@@ -1,5 +1,7 @@
-//! How a tool previews itself, and what is shown where it does not.
+//! How a tool previews itself, what is shown where it does not, and how a preview reads.
 //! Only says which call would be a dry run; running it is the gateway's.
+
+mod view;
 
 use serde_json::{Map, Value, json};
 
@@ -9,6 +11,8 @@ use crate::intent::Intent;
 use crate::plan::{Preview, PreviewSource};
 use crate::rules::PreviewRule;
 use crate::tool::Tool;
+
+pub use view::{Action, Change, How, View, blocks, is_diff};
 
 /// How the preview of a tool is made.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 pub enum Answer {
     /// Our own words.
     Envelope(Envelope),
+    /// Our own words, with what only a card is to see.
+    Carded(Envelope, Map<String, Value>),
     /// The upstream's result, bytes as they came, with `_meta["countersign"]`.
     Upstream(Raw),
     /// A JSON-RPC error.
@@ -30,6 +32,10 @@ impl Answer {
     pub fn into_reply(self) -> Reply {
         match self {
             Self::Envelope(envelope) => Ok(tool_result(&envelope)),
+            Self::Carded(envelope, meta) => {
+                let result = tool_result(&envelope);
+                Ok(raw::set(&result, "_meta", &raw::to_raw(&meta)).unwrap_or(result))
+            }
             Self::Upstream(result) => Ok(result),
             Self::Rpc(error) => Err(error),
         }

@@ -123,6 +123,11 @@ impl Listed {
             && !self.outlook.conditional
     }
 
+    /// Whether a call of it may ask for confirmation.
+    pub fn may_ask(&self) -> bool {
+        self.outlook.kind != Kind::None || self.outlook.conditional
+    }
+
     /// Its definition as the direct surface lists it: our name, the governed effect, and the argument `countersign`.
     pub fn direct_definition(&self) -> &RawValue {
         self.direct.get_or_init(|| direct::definition(self))

@@ -4,6 +4,7 @@
 pub mod answer;
 pub mod asked;
 pub mod assemble;
+pub mod cards;
 pub mod catalog;
 pub mod conduct;
 pub mod escape;

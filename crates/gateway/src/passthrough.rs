@@ -11,6 +11,7 @@ use countersign_wire::serve::Ctx;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::cards::{self, Cards};
 use crate::house::{House, Upstreams};
 use crate::upstreams::{Talk, Upstream, UpstreamFault};
 
@@ -34,6 +35,10 @@ impl Passage<'_> {
     /// Passes a request on.
     pub async fn request(&self, method: &str, params: Option<&RawValue>) -> Reply {
         let upstreams = self.house.upstreams.load_full();
+        let uri = params.and_then(|params| raw::get_str(params, "uri"));
+        if let ("resources/read", Some(uri)) = (method, uri.filter(|uri| cards::is_ours(uri))) {
+            return cards::read(&uri);
+        }
         if let Some(only) = self.house.bare_upstream() {
             return self.forward(&only, method, params).await;
         }
@@ -85,6 +90,9 @@ impl Passage<'_> {
     ) -> Reply {
         let capability = if member == "prompts" { "prompts" } else { "resources" };
         let mut items: Vec<Raw> = Vec::new();
+        if method == "resources/list" && Cards::of(self.ctx) == Cards::Shown {
+            items.extend(cards::resources().iter().map(raw::to_raw));
+        }
         for upstream in self.reachable(upstreams, capability) {
             let listed = self.pages(upstream, method, member).await;
             items.extend(listed.into_iter().map(|item| match prefixed {
@@ -205,6 +213,8 @@ pub fn capabilities(house: &House) -> Raw {
     }
     let mut ours: Map<String, Value> = Map::new();
     ours.insert("tools".into(), json!({"listChanged": true}));
+    // The cards are resources, to clients that show them.
+    ours.insert("resources".into(), json!({"listChanged": true}));
     for upstream in house.upstreams.load().values() {
         for name in ["resources", "prompts", "completions", "logging"] {
             if offers(upstream.as_ref(), name) {

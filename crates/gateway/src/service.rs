@@ -16,6 +16,7 @@ use countersign_wire::serve::{
 };
 use serde_json::{Value, json};
 
+use crate::cards::Cards;
 use crate::house::House;
 use crate::line::{self, Principal};
 use crate::passthrough::{self, Passage};
@@ -205,7 +206,7 @@ impl Service for Face {
         match &*request.method {
             "tools/list" => {
                 self.house.settled().await;
-                surfaces::list(&self.house, &caller, surface)
+                surfaces::list(&self.house, &caller, surface, Cards::of(&ctx))
             }
             "tools/call" => {
                 self.house.settled().await;

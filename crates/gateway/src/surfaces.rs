@@ -19,11 +19,12 @@ use serde_json::value::RawValue;
 
 use crate::answer::Answer;
 use crate::asked::Asked;
+use crate::cards::{self, Cards};
 use crate::conduct::conduct;
 use crate::house::House;
 
 /// `tools/list`: our tools, and on the direct surface every upstream's, in one stable order.
-pub fn list(house: &House, caller: &Caller, surface: Surface) -> Reply {
+pub fn list(house: &House, caller: &Caller, surface: Surface, cards: Cards) -> Reply {
     let mut text = String::from("{\"tools\":[");
     let mut push = |definition: &str| {
         if !text.ends_with('[') {
@@ -33,24 +34,33 @@ pub fn list(house: &House, caller: &Caller, surface: Surface) -> Reply {
     };
     match surface {
         Surface::Router => {
-            definitions::ROUTER.iter().chain(definitions::OWN.iter()).for_each(|tool| push(tool.get()));
+            for tool in definitions::ROUTER.iter().chain(definitions::OWN.iter()) {
+                push(definitions::carded(tool, cards).get());
+            }
             own::aliases(house).iter().for_each(|tool| push(tool.get()));
         }
         Surface::Direct => {
             let catalog = house.catalog.load();
             if !catalog.is_bare() {
-                definitions::OWN.iter().for_each(|tool| push(tool.get()));
+                definitions::OWN.iter().for_each(|tool| push(definitions::carded(tool, cards).get()));
                 own::aliases(house).iter().for_each(|tool| push(tool.get()));
             }
             let reachable =
                 |upstream| caller.scopes.upstreams.as_ref().is_none_or(|all| all.contains(upstream));
             for listed in catalog.accepted().filter(|listed| reachable(&listed.tool.upstream)) {
                 let hidden = caller.role == Role::Agent && listed.outlook.role == Some(Role::Human);
-                if !hidden {
-                    push(listed.direct_definition().get());
+                match cards {
+                    _ if hidden => {}
+                    Cards::Shown if listed.may_ask() => {
+                        push(cards::linked(listed.direct_definition(), cards::PLAN).get());
+                    }
+                    Cards::Shown | Cards::Hidden => push(listed.direct_definition().get()),
                 }
             }
         }
+    }
+    if cards == Cards::Shown && house.catalog.load().by_direct_name(cards::answer::NAME).is_none() {
+        push(cards::answer::definition().get());
     }
     text.push_str("]}");
     raw::from_text(text).ok_or_else(|| RpcError::new(-32603, "the tool list could not be written"))
@@ -74,6 +84,12 @@ pub async fn call(
             Surface::Router => router(house, ctx, caller, variant, params).await.into_reply(),
             Surface::Direct => unknown(house, caller, &name, params).await,
         };
+    }
+    if name == cards::answer::NAME
+        && Cards::of(ctx) == Cards::Shown
+        && house.catalog.load().by_direct_name(&name).is_none()
+    {
+        return cards::answer::call(house, caller, params).await.into_reply();
     }
     let bare = surface == Surface::Direct && house.catalog.load().is_bare();
     if let Some(own) = own::meant(house, &name).filter(|_| !bare) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::confirm::{Approval, PlanState, Rail};
+use countersign_core::confirm::{Approval, PlanState, Rail, check_unblocked};
 use countersign_core::digest::Digest;
 use countersign_core::ids::{FullName, LedgerId, PlanId, PrincipalId};
 use countersign_core::plan::Plan;
@@ -33,6 +33,8 @@ pub enum NotDecided {
     Decided(PlanState),
     /// The answer is worth less than the plan needs; it stays open for a stronger one.
     TooWeak,
+    /// Its own preview forbids it.
+    Blocked,
 }
 
 /// A decision that was not made.
@@ -90,6 +92,9 @@ impl Store {
         let kept = json_text(&approval).map_err(DecideRefused::Fault)?;
         let decided = self.write(move |tx| {
             tx.check_clock(now)?;
+            if is_blocked(tx, &id)? {
+                return Ok(Err(NotDecided::Blocked));
+            }
             let found = tx.one(
                 "UPDATE plans SET state = 'approved', approval = $1, decided = $2
                   WHERE plan_id = $3 AND state = 'pending' AND expires > $2 AND strength <= $4
@@ -266,6 +271,14 @@ fn close_all(
         .collect()
 }
 
+/// Whether a plan that waits is forbidden by its own preview. Its body never changes: looking first is no race.
+fn is_blocked(tx: &mut Tx<'_>, id: &PlanId) -> Result<bool, StoreFault> {
+    let sql = "SELECT body FROM plans WHERE plan_id = $1 AND state = 'pending'";
+    let Some(mut found) = tx.one(sql, &cells![id.as_str()])? else { return Ok(false) };
+    let plan: Plan = found.json()?;
+    Ok(check_unblocked(&plan).is_err())
+}
+
 /// What stood against a decision, for the answer; the statement has already decided.
 fn why_not(
     tx: &mut Tx<'_>,
@@ -315,6 +328,10 @@ impl NotDecided {
                 Code::ApprovalPending,
                 "the plan waits for an approval of more strength than this one",
             ),
+            NotDecided::Blocked => {
+                Refusal::new(Code::PreviewFailed, "the plan can't be approved, its preview forbids it")
+                    .because("preview_blocked")
+            }
         }
     }
 }

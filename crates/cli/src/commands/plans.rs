@@ -1,5 +1,6 @@
 //! `countersign plans`: what waits for a person, and what became of it. Decides nothing; `approve` and `reject` do.
 
+pub(crate) mod changes;
 pub(crate) mod find;
 mod list;
 mod resume;

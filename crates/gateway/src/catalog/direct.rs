@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::build::value_hides;
 use super::{COUNTERSIGN, Listed};
 use crate::escape;
+use crate::surfaces::definitions::DIRECT_COACHING;
 
 /// The schema of the argument `countersign`.
 const ARGUMENT: &str = r#"{"type":"object","description":"For the Countersign gateway, not for the tool: mode and intent of this call, and what confirms a plan that was shown.","properties":{"mode":{"type":"string","enum":["ask","plan","execute"]},"intent":{"type":"object","properties":{"operation_type":{"type":"string","enum":["read","write","destructive"]},"data_sensitivity":{"type":"string","enum":["public","internal","private","unknown"]},"reason":{"type":"string","maxLength":1000}},"required":["operation_type"]},"confirm_token":{"type":"string"},"yes":{"type":"boolean"},"confirm_text":{"type":"string"}}}"#;
@@ -33,7 +34,23 @@ fn edited(listed: &Listed) -> Option<String> {
         "properties",
         &[Edit::Set(COUNTERSIGN, ARGUMENT)],
     )?;
-    raw::edit_text(&text, &[Edit::Set("name", name.get()), Edit::Set("inputSchema", &schema)])
+    let mut edits = vec![Edit::Set("name", name.get()), Edit::Set("inputSchema", &schema)];
+    let coached = coached(listed, &text);
+    if let Some(description) = &coached {
+        edits.push(Edit::Set("description", description.get()));
+    }
+    raw::edit_text(&text, &edits)
+}
+
+/// The description of a tool that previews, with what to do after the preview; none where nothing is added.
+fn coached(listed: &Listed, text: &str) -> Option<Raw> {
+    if listed.outlook.effect == Effect::Read || !listed.may_ask() {
+        return None;
+    }
+    let own = raw::get_text(text, "description").and_then(raw::text_of_string).unwrap_or_default();
+    let own = own.trim_end();
+    let joint = if own.is_empty() { "" } else { "\n\n" };
+    Some(raw::to_raw(&format!("{own}{joint}{DIRECT_COACHING}")))
 }
 
 /// The definition's text. Where a description or title hides something it is shown; only such a definition is written anew.

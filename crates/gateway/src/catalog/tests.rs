@@ -282,7 +282,8 @@ fn what_hides_is_shown_and_what_is_compared_stays() {
     let tool = json!({"name": "t", "description": "a\u{202e}b\nc", "inputSchema": {"properties": {
         "enum": {"description": "x\u{200b}", "enum": ["v\u{200b}"]}, "description": {"type": "string"}}}});
     let listed: Value = serde_json::from_str(&direct(&tool.to_string())).unwrap();
-    assert_eq!(listed["description"], "a\\u{202e}b\nc");
+    let description = listed["description"].as_str().unwrap();
+    assert!(description.starts_with("a\\u{202e}b\nc"), "{description}");
     let argument = &listed["inputSchema"]["properties"]["enum"];
     assert_eq!((&argument["description"], &argument["enum"][0]), (&json!("x\\u{200b}"), &json!("v\u{200b}")));
 }

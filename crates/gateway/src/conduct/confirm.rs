@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength};
+use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength, check_unblocked};
+use countersign_core::envelope::Envelope;
 use countersign_core::gate::{Draft, DryRun, Redemption, Refused, token_digest};
 use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::mode::Mode;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::Conduct;
 use crate::answer::Answer;
+use crate::cards::{self, Again, Cards};
 use crate::escape;
 use crate::law::Law;
 use crate::upstreams::{Errand, UpstreamFault};
@@ -55,8 +57,10 @@ impl Conduct<'_> {
             .with("execute_hint", hint)
             .with("next_actions", json!([NextAction::SwitchToExecute]))
             .with("suggestions", suggestions)
-            .warn(draft.warnings);
-        Answer::Envelope(envelope)
+            .warn(draft.warnings.clone());
+        let now = self.house.now();
+        let plan = draft.freeze(PlanId::mint(now, 0), preview, now, Duration::ZERO);
+        self.previewing(envelope, &plan)
     }
 
     /// Phase 1: preview, freeze, keep, and ask over the rails there are.
@@ -79,7 +83,32 @@ impl Conduct<'_> {
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
             return self.bring_back(draft, &token).await;
         }
-        Answer::Envelope(self.ask_for(&plan, &holding, &token, law, draft.warnings))
+        let again = Again { door: draft.call.door, params: self.rest.as_deref() };
+        let envelope = self.ask_for(&plan, &holding, &token, law, draft.warnings);
+        self.asking(envelope, &plan, &holding, &token, again)
+    }
+
+    /// The answer of phase 1, with its card where the client shows cards.
+    pub(super) fn asking(
+        &self,
+        envelope: Envelope,
+        plan: &Plan,
+        holding: &Holding,
+        token: &str,
+        again: Again<'_>,
+    ) -> Answer {
+        match Cards::of(self.ctx) {
+            Cards::Shown => Answer::Carded(envelope, cards::asking(self.house, plan, holding, token, again)),
+            Cards::Hidden => Answer::Envelope(envelope),
+        }
+    }
+
+    /// The answer of plan mode, with a card to look at where the client shows cards.
+    pub(super) fn previewing(&self, envelope: Envelope, plan: &Plan) -> Answer {
+        match Cards::of(self.ctx) {
+            Cards::Shown => Answer::Carded(envelope, cards::previewing(self.house, plan)),
+            Cards::Hidden => Answer::Envelope(envelope),
+        }
     }
 
     /// A plan that could not be kept. One too many has its row from the store already.
@@ -99,7 +128,7 @@ impl Conduct<'_> {
         token: &str,
         law: &Law,
         warnings: Vec<String>,
-    ) -> countersign_core::envelope::Envelope {
+    ) -> Envelope {
         let person = plan.need.strength > Strength::Caller;
         let confirm = json!({
             "kind": plan.need.kind,
@@ -211,7 +240,10 @@ impl Conduct<'_> {
 
     /// Asks the host's user interface where the client offers it and its word is enough. Silence decides nothing.
     pub(super) async fn ask_host(&self, plan: &Plan, holding: &Holding) -> bool {
-        if plan.need.strength > Strength::Host || plan.need.kind == Kind::Type {
+        if plan.need.strength > Strength::Host
+            || plan.need.kind == Kind::Type
+            || check_unblocked(plan).is_err()
+        {
             return false;
         }
         // A plan that was joined may have been decided already: nobody is asked twice.

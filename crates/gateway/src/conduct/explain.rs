@@ -29,7 +29,7 @@ impl Conduct<'_> {
             Answer::Envelope(envelope) => Answer::Envelope(
                 envelope.with("explain", explain).with("suggestions", suggestions).warn(warnings),
             ),
-            other @ (Answer::Upstream(_) | Answer::Rpc(_)) => other,
+            other @ (Answer::Carded(..) | Answer::Upstream(_) | Answer::Rpc(_)) => other,
         }
     }
 

@@ -15,6 +15,7 @@ use countersign_wire::raw::{self, Raw};
 
 use super::{Conduct, facts};
 use crate::answer::{Answer, with_meta};
+use crate::cards::{self, Cards};
 use crate::upstreams::{Errand, Talk, Upstream, UpstreamFault};
 
 /// The longest result kept with a plan for `get_plan`, in bytes.
@@ -126,7 +127,7 @@ impl Conduct<'_> {
         }
         let facts = facts(plan.as_ref().map(|plan| plan.as_str()), &ledger, effect, mode, &warnings);
         let answer = match sent {
-            Ok(result) => Answer::Upstream(with_meta(result, &facts)),
+            Ok(result) => Answer::Upstream(self.for_card(with_meta(result, &facts), &name, effect)),
             Err(UpstreamFault::Rpc(error)) => Answer::Rpc(error),
             Err(UpstreamFault::Unavailable { why, sent }) => {
                 let refusal = no_result(Code::UpstreamUnavailable, &name, &why, effect, sent);
@@ -138,6 +139,18 @@ impl Conduct<'_> {
             }
         };
         (answer, ended)
+    }
+}
+
+impl Conduct<'_> {
+    /// The result with what its card shows, where the client shows cards and the tool has one.
+    fn for_card(&self, result: Raw, tool: &str, effect: Effect) -> Raw {
+        if effect == Effect::Read || Cards::of(self.ctx) == Cards::Hidden {
+            return result;
+        }
+        let parsed = serde_json::from_str(result.get()).unwrap_or_default();
+        let view = raw::to_raw(&cards::outcome(tool, &parsed));
+        raw::set_in(&result, "_meta", "countersign/view", &view).unwrap_or(result)
     }
 }
 

@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use super::Conduct;
 use crate::answer::Answer;
 use crate::asked::{Asked, invalid};
+use crate::cards::Again;
 
 /// Names a step takes.
 const STEP_FIELDS: [&str; 7] = [
@@ -131,7 +132,7 @@ impl Conduct<'_> {
                 .with("confirm", json!({"kind": plan.need.kind, "strength": plan.need.strength}))
                 .with("execute_hint", hint)
                 .with("next_actions", json!([NextAction::SwitchToExecute]));
-            return Answer::Envelope(envelope);
+            return self.previewing(envelope, &plan);
         }
         self.hold_series(plan).await
     }
@@ -151,7 +152,9 @@ impl Conduct<'_> {
             let brought = Brought { token: Some(token), yes: Some(true), text: None };
             return self.run_series(&holding.plan_id, brought).await;
         }
-        Answer::Envelope(self.ask_for(&plan, &holding, &token, &law, Vec::new()))
+        let again = Again { door: Door::Router(Variant::Destructive), params: None };
+        let envelope = self.ask_for(&plan, &holding, &token, &law, Vec::new());
+        self.asking(envelope, &plan, &holding, &token, again)
     }
 
     /// `run_plan`: every check again, then the steps in order.
@@ -364,7 +367,7 @@ fn spoken(step: &countersign_core::plan::Step) -> Spoken {
 fn answer_value(answer: Answer) -> Value {
     let read = |text: &Raw| serde_json::from_str(text.get()).unwrap_or(Value::Null);
     match answer {
-        Answer::Envelope(envelope) => envelope.to_value(),
+        Answer::Envelope(envelope) | Answer::Carded(envelope, _) => envelope.to_value(),
         Answer::Upstream(result) => read(&result),
         Answer::Rpc(error) => json!({"code": error.code(), "message": error.message()}),
     }

@@ -1,12 +1,15 @@
 //! Our own tools as hosts see them: names, titles, schemas, explicit annotations.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use countersign_core::intent::Variant;
 use countersign_wire::raw;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Definition;
+use crate::cards::{Cards, PLAN, RESULT, linked};
 
 /// The call tool of this name.
 pub fn variant(name: &str) -> Option<Variant> {
@@ -25,7 +28,10 @@ pub static ROUTER: LazyLock<Vec<Definition>> = LazyLock::new(|| {
         definition(
             variant.call_tool(),
             title,
-            &format!("{text} {CALL_COACHING}"),
+            &match variant {
+                Variant::Read => format!("{text} {FINDING}"),
+                Variant::Write | Variant::Destructive => format!("{text} {FINDING} {COACHING}"),
+            },
             &call_schema(variant),
             hints(variant == Variant::Read, variant == Variant::Destructive, true),
         )
@@ -45,10 +51,33 @@ pub static ROUTER: LazyLock<Vec<Definition>> = LazyLock::new(|| {
     ]
 });
 
-const CALL_COACHING: &str = "Find tools and the right call tool with retrieve_tools. Declare the operation twice: by this \
-    tool and by intent.operation_type. If the answer says confirmation_required: nothing has changed; show the preview, \
-    end the turn and ask the user; after a yes repeat the same call with confirm_token and yes=true. If a person must \
-    approve, get_plan with wait_seconds tells when.";
+const FINDING: &str = "Find tools and the right call tool with retrieve_tools. Declare the operation twice: by this \
+    tool and by intent.operation_type.";
+
+/// What to do after a preview. It leads with the host that shows no card: nobody may wait for a click that can't come.
+const COACHING: &str = "An answer with status confirmation_required is a preview: nothing has changed. If no card is shown, \
+    summarise the preview, end the turn and ask the user; after a yes repeat the same call with confirm_token and yes=true. If a \
+    card is shown, end the turn without repeating it or asking again. On a message `Apply: call …` re-issue exactly that call. On \
+    `Cancel: …` acknowledge briefly and don't re-issue. If a person must approve, get_plan with wait_seconds tells when.";
+
+/// The same for a tool on the direct surface.
+pub(crate) const DIRECT_COACHING: &str = "Governed by Countersign: the first call answers with a preview and status \
+    confirmation_required, and nothing has changed. If no card is shown, summarise the preview, end the turn and ask the user; after \
+    a yes repeat the same call with countersign={confirm_token, yes: true}. If a card is shown, end the turn without repeating it or \
+    asking again. On a message `Apply: call …` re-issue exactly that call. On `Cancel: …` acknowledge briefly and don't re-issue.";
+
+/// A definition of ours as a client gets it: with the link to its card where it has one and the client shows cards.
+pub fn carded(definition: &Definition, cards: Cards) -> Cow<'_, RawValue> {
+    let card = match raw::get_str(definition, "name").as_deref() {
+        Some("call_tool_write" | "call_tool_destructive" | "draft_plan") => PLAN,
+        Some("run_plan") => RESULT,
+        _ => return Cow::Borrowed(definition),
+    };
+    match cards {
+        Cards::Shown => Cow::Owned(linked(definition, card)),
+        Cards::Hidden => Cow::Borrowed(definition),
+    }
+}
 
 /// Tools of ours on both surfaces.
 pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
@@ -83,8 +112,10 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
             "draft_plan",
             "Draft a plan of several steps",
             "Drafts one plan for several calls: every step is judged and previewed, and the whole is confirmed once. In \
-             plan mode it only previews. In execute mode the answer asks for confirmation: show every step, end the turn, \
-             and after the user agreed call run_plan with plan_id, confirm_token and yes=true.",
+             plan mode it only previews. In execute mode the answer asks for confirmation. If no card is shown, show every \
+             step, end the turn, and after the user agreed call run_plan with plan_id, confirm_token and yes=true. If a card is \
+             shown, end the turn. On a message `Apply: call run_plan(…)` make exactly that call; on `Cancel: …` acknowledge, \
+             don't run it.",
             &object(&[
                 ("title", json!({"type": "string", "maxLength": 200}), true),
                 ("reason", json!({"type": "string", "maxLength": 1000}), false),
@@ -128,6 +159,11 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
                 ("confirm_token", json!({"type": "string"}), false),
                 ("yes", json!({"type": "boolean"}), false),
                 ("confirm_text", json!({"type": "string"}), false),
+                (
+                    "preview",
+                    json!({"type": "boolean", "description": "false; accepted as the card's message says it"}),
+                    false,
+                ),
             ]),
             hints(false, true, true),
         ),

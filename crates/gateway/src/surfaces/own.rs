@@ -121,6 +121,9 @@ async fn series(
         Some(Value::Bool(yes)) => Some(*yes),
         Some(_) => return Err(invalid("yes", "must be true or false")),
     };
+    if given.get("preview").is_some_and(|preview| *preview != Value::Bool(false) && !preview.is_null()) {
+        return Err(invalid("preview", "must be false: draft_plan in plan mode previews"));
+    }
     let brought = Brought { token: text("confirm_token")?, yes, text: text("confirm_text")? };
     Ok(conduct.run_series(&PlanId::new(required(given, "plan_id")?), brought).await)
 }
@@ -304,7 +307,7 @@ async fn own_plan(house: &House, caller: &Caller, id: &PlanId) -> Result<PlanRow
     })
 }
 
-fn plan_value(row: &PlanRow) -> Value {
+pub(crate) fn plan_value(row: &PlanRow) -> Value {
     let mut plan = json!({
         "plan_id": row.plan.id,
         "state": row.state,

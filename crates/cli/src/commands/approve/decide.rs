@@ -1,6 +1,6 @@
 //! Deciding on a plan: the question, the typed name, the no, and what is said when somebody else was first.
 
-use countersign_core::confirm::{Kind, Need, PlanState, Rail, check_typed as to_the_letter};
+use countersign_core::confirm::{Kind, Need, PlanState, Rail, check_typed as to_the_letter, check_unblocked};
 use countersign_core::ids::FullName;
 use countersign_core::plan::Plan;
 use countersign_core::record::RowKind;
@@ -137,6 +137,10 @@ pub(crate) async fn lost(
         DecideRefused::NotDecided(NotDecided::Expired | NotDecided::Decided(_)) => {
             let now = store.plan(&row.plan.id).await.ok().flatten();
             decided(store, url, now.as_ref().unwrap_or(row), voice).await
+        }
+        DecideRefused::NotDecided(why @ NotDecided::Blocked) => {
+            let refusal = check_unblocked(&row.plan).err().unwrap_or_else(|| why.refusal());
+            Trouble::refused(refusal, format!("countersign reject {}", row.plan.id))
         }
         DecideRefused::NotDecided(why @ (NotDecided::Unknown | NotDecided::TooWeak)) => {
             Trouble::refused(why.refusal(), "countersign plans list")

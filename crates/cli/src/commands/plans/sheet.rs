@@ -5,12 +5,14 @@ use anstyle::Style;
 use countersign_core::confirm::{Kind, PlanState, Strength};
 use countersign_core::effect::Effect;
 use countersign_core::plan::{Plan, Preview, PreviewSource, Step, StoredIntent};
+use countersign_core::preview::View;
 use countersign_core::redact::Redactor;
 use countersign_store::PlanRow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
+use super::changes;
 use crate::output::{BAD, BOLD, DIM, GOOD, NAME, Voice, WARN, Zone, exact, paint, shown, visible};
 use crate::person::{ask, diff, value};
 
@@ -237,7 +239,14 @@ impl Sheet {
             return;
         }
         self.title(&format!("preview, by {from}"));
-        self.result(&preview.shown);
+        let view = View::of(preview);
+        if view.actions.is_empty() && !view.is_blocked() {
+            self.result(&preview.shown);
+            return;
+        }
+        for line in changes::lines(&view) {
+            self.0.push_str(&format!("  {line}\n"));
+        }
     }
 
     /// What an upstream answered: its texts, differences in colour, and whatever else it holds.
@@ -287,7 +296,7 @@ pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value 
         "rule": plan.rule,
         "steps": steps(plan, &arguments, redactor),
         "arguments": arguments,
-        "preview": {"source": plan.preview.source, "digest": plan.preview.digest, "shown": plan.preview.shown},
+        "preview": preview_json(&plan.preview),
         "plan_hash": plan.hash,
         "fingerprint": plan.fingerprint,
         "created_at": exact(plan.created),
@@ -309,6 +318,11 @@ pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value 
     value
 }
 
+/// A preview for programs: as it was shown, and as it reads.
+fn preview_json(preview: &Preview) -> Value {
+    json!({"source": preview.source, "digest": preview.digest, "shown": preview.shown, "view": View::of(preview)})
+}
+
 /// What was declared, without what looks like a secret.
 fn intent(intent: Option<&StoredIntent>, redactor: &Redactor) -> Value {
     let clean = intent.cloned().map(|mut intent| {
@@ -327,7 +341,7 @@ fn steps(plan: &Plan, arguments: &Value, redactor: &Redactor) -> Vec<Value> {
             "confirm": {"kind": step.need.kind, "strength": step.need.strength},
             "intent": intent(step.intent.as_ref(), redactor),
             "arguments": step_arguments(arguments, number),
-            "preview": {"source": step.preview.source, "digest": step.preview.digest, "shown": step.preview.shown},
+            "preview": preview_json(&step.preview),
         })
     };
     plan.steps.iter().enumerate().map(step).collect()

@@ -1,0 +1,103 @@
+//! A preview or a result that was recognised, for a terminal: changes as field, old → new, with a sign in front; differences in colour;
+//! what forbids a plan first. Shows every text safely and leaves nothing out.
+
+use countersign_core::preview::{Action, Change, How, View};
+use serde_json::Value;
+
+use crate::output::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint, visible};
+use crate::person::{diff, value};
+
+/// The lines of a view.
+pub(crate) fn lines(view: &View) -> Vec<String> {
+    let mut lines = Vec::new();
+    for block in &view.blocks {
+        lines.push(paint(BAD, format_args!("blocked: {}", visible(block))));
+    }
+    if let Some(message) = &view.message {
+        lines.extend(message.lines().map(|line| visible(line).into_owned()));
+    }
+    if let Some(error) = view.error.as_ref().filter(|error| view.message.as_ref() != Some(error)) {
+        lines.push(paint(BAD, visible(error)));
+    }
+    for action in &view.actions {
+        lines.extend(action_lines(action));
+    }
+    for text in view.diffs.iter().chain(&view.texts) {
+        let is_diff = view.diffs.contains(text);
+        for line in text.lines() {
+            let line = visible(line);
+            let line = if is_diff { diff::colour(&line) } else { line.into_owned() };
+            lines.push(format!("{} {line}", paint(DIM, "│")));
+        }
+    }
+    for warning in &view.warnings {
+        lines.push(format!("{} {}", paint(WARN, "warning:"), visible(warning)));
+    }
+    if !view.next.is_empty() {
+        lines.push(paint(DIM, format_args!("it suggests: {}", visible(&view.next.join("; ")))));
+    }
+    if let Some(rest) = &view.rest {
+        lines.extend(value::lines(rest));
+    }
+    lines
+}
+
+fn action_lines(action: &Action) -> Vec<String> {
+    let name: Vec<&str> =
+        [&action.operation, &action.target].into_iter().flatten().map(String::as_str).collect();
+    let mut head = paint(BOLD, visible(&name.join(" ")));
+    match action.status.as_deref() {
+        None | Some("PLANNED") => {}
+        Some(status) => head.push_str(&format!("  {}", paint(fate_style(status), visible(status)))),
+    }
+    let mut lines = Vec::new();
+    if !name.is_empty() {
+        lines.push(head);
+    }
+    if let Some(error) = &action.error {
+        lines.push(format!("  {}", paint(BAD, visible(error))));
+    }
+    let width =
+        action.changes.iter().map(|change| change.field.chars().count()).max().unwrap_or_default().min(28);
+    lines.extend(action.changes.iter().map(|change| change_line(change, width)));
+    if !action.more.is_empty() {
+        lines.extend(
+            value::lines(&Value::Object(action.more.clone())).into_iter().map(|line| format!("  {line}")),
+        );
+    }
+    lines
+}
+
+fn fate_style(status: &str) -> anstyle::Style {
+    if status.starts_with("APPLIED") {
+        GOOD
+    } else if status.starts_with("FAILED") {
+        BAD
+    } else {
+        DIM
+    }
+}
+
+fn change_line(change: &Change, width: usize) -> String {
+    let (old, new) = (plain(&change.old), plain(&change.new));
+    let (sign, shown) = match change.how {
+        How::Added => (paint(GOOD, "+"), paint(GOOD, &new)),
+        How::Removed => (paint(BAD, "−"), paint(BAD, &old)),
+        How::Changed => (paint(WARN, "~"), format!("{} → {}", paint(DIM, &old), paint(BOLD, &new))),
+        How::Unchanged => (" ".to_owned(), paint(DIM, &old)),
+        How::Unknown => (paint(WARN, "?"), format!("{} → {}", paint(DIM, "not known"), paint(BOLD, &new))),
+    };
+    let field = visible(&change.field);
+    let gap = " ".repeat((width + 2).saturating_sub(field.chars().count()).max(1));
+    format!("  {sign} {}{gap}{shown}", paint(NAME, field))
+}
+
+/// A value on one line: texts as they are, everything else as JSON.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => visible(text).into_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            visible(&value.to_string()).into_owned()
+        }
+    }
+}

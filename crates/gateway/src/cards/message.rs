@@ -1,0 +1,113 @@
+//! The text rail: what a card says in the chat in the user's name, so that the agent repeats the call and sees its result.
+//! Every argument stands in it, as a Python literal; nothing is left for a host to fill in.
+
+use countersign_core::intent::Door;
+use countersign_core::plan::Plan;
+use countersign_core::python;
+use countersign_wire::raw;
+use serde_json::value::RawValue;
+
+/// The call that has to be made again.
+#[derive(Clone, Copy, Debug)]
+pub struct Again<'a> {
+    /// Through which door it came.
+    pub door: Door,
+    /// The params of its `tools/call`.
+    pub params: Option<&'a RawValue>,
+}
+
+/// `Apply: call <tool>(<args>, preview=False)`: the first call's arguments in their order, then what confirms it.
+pub fn apply(plan: &Plan, again: Again<'_>, token: &str) -> String {
+    let token = python::string(token);
+    let (tool, mut arguments) = if plan.steps.is_empty() {
+        let named = again.params.and_then(|params| raw::get_str(params, "name"));
+        let given = again.params.and_then(|params| raw::get(params, "arguments"));
+        match again.door {
+            Door::Router(variant) => {
+                let skipped = ["preview", "confirm_token", "yes"];
+                let mut arguments = arguments(given, &skipped);
+                arguments.push(format!("confirm_token={token}"));
+                arguments.push("yes=True".to_owned());
+                (variant.call_tool().to_owned(), arguments)
+            }
+            Door::Direct => {
+                let mut arguments = arguments(given, &["preview", "countersign"]);
+                arguments.push(format!("countersign={}", ours(given, &token)));
+                let plain = || format!("{}__{}", plan.tool.upstream, plan.tool.tool);
+                (named.map_or_else(plain, |named| named.into_owned()), arguments)
+            }
+        }
+    } else {
+        let id = python::string(plan.id.as_str());
+        let arguments =
+            vec![format!("plan_id={id}"), format!("confirm_token={token}"), "yes=True".to_owned()];
+        ("run_plan".to_owned(), arguments)
+    };
+    arguments.push("preview=False".to_owned());
+    format!("Apply: call {tool}({})", arguments.join(", "))
+}
+
+/// `Retry: call <tool>(<args>)`: the first call again, for a new plan in place of one that is spent.
+pub fn retry(plan: &Plan, again: Again<'_>) -> String {
+    let given = again.params.and_then(|params| raw::get(params, "arguments"));
+    let named = again.params.and_then(|params| raw::get_str(params, "name"));
+    match (plan.steps.is_empty(), named) {
+        (true, Some(named)) => {
+            format!(
+                "Retry: call {named}({})",
+                arguments(given, &["confirm_token", "yes", "preview"]).join(", ")
+            )
+        }
+        _ => "Retry: draft that plan again.".to_owned(),
+    }
+}
+
+fn arguments(given: Option<&RawValue>, skipped: &[&str]) -> Vec<String> {
+    let members = given.map(raw::members).unwrap_or_default();
+    members
+        .into_iter()
+        .filter(|(name, _)| !skipped.contains(&name.as_ref()))
+        .filter_map(|(name, value)| Some(python::argument(&name, &python::literal(value.get())?)))
+        .collect()
+}
+
+/// The direct surface's own argument: what the first call said in it, and what confirms.
+fn ours(given: Option<&RawValue>, token: &str) -> String {
+    let before = given.and_then(|given| raw::get(given, "countersign")).map(raw::members).unwrap_or_default();
+    let mut pairs: Vec<String> = before
+        .into_iter()
+        .filter(|(name, _)| !["confirm_token", "yes", "preview"].contains(&name.as_ref()))
+        .filter_map(|(name, value)| {
+            Some(format!("{}: {}", python::string(&name), python::literal(value.get())?))
+        })
+        .collect();
+    pairs.push(format!("'confirm_token': {token}"));
+    pairs.push("'yes': True".to_owned());
+    format!("{{{}}}", pairs.join(", "))
+}
+
+/// `Cancel: do not apply <description>.`
+pub fn cancel(plan: &Plan) -> String {
+    format!("Cancel: do not apply {}.", described(plan))
+}
+
+/// What a plan is called in a sentence, with its own determiner.
+fn described(plan: &Plan) -> String {
+    if !plan.steps.is_empty() {
+        return format!("the plan of {} steps", plan.steps.len());
+    }
+    let name = plan.tool.tool.as_str();
+    let (verb, rest) = name.split_once('_').unwrap_or((name, ""));
+    let noun = rest.replace(['_', '-'], " ");
+    match (verb, noun.as_str()) {
+        (_, "") => format!("the call of {}", plan.tool),
+        ("create" | "add" | "new" | "insert", noun) => format!("that {noun}"),
+        ("fulfill", _) => "the fulfillment".to_owned(),
+        ("modify" | "update" | "edit" | "set" | "patch", noun) => format!("the changes to that {noun}"),
+        ("delete" | "remove" | "drop", noun) => format!("the deletion of that {noun}"),
+        ("receive", noun) => format!("the receipt of that {noun}"),
+        ("correct", noun) => format!("the correction of that {noun}"),
+        ("rebuild", noun) => format!("the rebuild of that {noun}"),
+        _ => format!("the call of {}", plan.tool),
+    }
+}
