@@ -85,7 +85,10 @@ pub async fn call(
                 Answer::Envelope(envelope) if about_mode => {
                     Answer::Envelope(envelope.with("suggestions", other_modes(house, &caller).await))
                 }
-                refused @ (Answer::Envelope(_) | Answer::Upstream(_) | Answer::Rpc(_)) => refused,
+                refused @ (Answer::Envelope(_)
+                | Answer::Carded(..)
+                | Answer::Upstream(_)
+                | Answer::Rpc(_)) => refused,
             }
         }
     }
