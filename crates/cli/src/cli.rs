@@ -15,7 +15,7 @@ use crate::commands::completions::Completions;
 use crate::commands::doctor::{self, Doctor};
 use crate::commands::grants::Grants;
 use crate::commands::init::{self, Init};
-use crate::commands::pack::Pack;
+use crate::commands::pack::{self, Pack};
 use crate::commands::plans::Plans;
 use crate::commands::policy::Policy;
 use crate::commands::reject::Reject;
@@ -177,8 +177,19 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
         let hasty = Hasty::of(&tree, arguments);
         let words = hasty.words.clone();
         let path = if words.is_empty() { usage::PROGRAM.to_owned() } else { words.join(".") };
-        Box::new(NotRead { voice: hasty.voice(), path, result: answer(&error, &tree, &hasty) })
+        let result = answer(&error, &tree, &hasty);
+        let result = if pack::is_alias(arguments) { result.map(in_its_own_name) } else { result };
+        Box::new(NotRead { voice: hasty.voice(), path, result })
     })
+}
+
+/// Help as those read it who call the program by the pack's own name.
+fn in_its_own_name(mut answer: Answer) -> Answer {
+    answer.text = pack::by_alias(&answer.text);
+    if let Some(serde_json::Value::String(help)) = answer.data.get_mut("help") {
+        *help = pack::by_alias(help);
+    }
+    answer
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended; all others are mistakes")]

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use countersign_core::digest::Digest;
 use countersign_core::refusal::{Code, Refusal};
 
-use crate::desired::{Desired, Key};
+use crate::bootstrap::is_operator;
+use crate::desired::{Desired, Key, key};
 use crate::digests::Digests;
 use crate::manifest::Target;
 use crate::records::{self, FoundRecord};
@@ -24,6 +25,8 @@ pub struct Actual {
     pub files: BTreeMap<Key, Option<Digest>>,
     /// Files that are ours, with the digest they were deployed with.
     pub managed: BTreeMap<Key, Option<Digest>>,
+    /// Files that are ours and stay ours though nobody asks for them here, with whose they are.
+    pub kept: BTreeMap<Key, Vec<String>>,
     /// The manifest of each root, in the roots' order.
     pub records: Vec<Option<FoundRecord>>,
     /// What should be known.
@@ -40,13 +43,16 @@ pub fn actual(
     let mut actual = Actual::default();
     for root in &desired.roots {
         let found = records::read(system, &root.path, root.target, &mut actual.warnings);
-        for (path, digest, _) in found.iter().flat_map(|found| found.record.files(&root.path)) {
+        for (path, digest, file) in found.iter().flat_map(|found| found.record.files(&root.path)) {
+            if is_operator(&file.module_ids) {
+                actual.kept.insert(key(root.target, &path), file.module_ids.clone());
+            }
             actual.managed.insert((root.target, path.into()), digest);
         }
         actual.records.push(found);
     }
     if actual.records.iter().all(Option::is_none) {
-        actual.managed = from_snapshot(desired, snapshots, system, &mut actual.warnings)?;
+        from_snapshot(desired, snapshots, system, &mut actual)?;
     }
     let mut checked = Checked::default();
     let keys: BTreeSet<&Key> = desired.outputs.keys().chain(actual.managed.keys()).collect();
@@ -79,17 +85,20 @@ fn from_snapshot(
     desired: &Desired,
     snapshots: &Path,
     system: &dyn System,
-    warnings: &mut Vec<String>,
-) -> Outcome<BTreeMap<Key, Option<Digest>>> {
-    let Some(last) = snapshot::list(system, snapshots, warnings)?.pop() else { return Ok(BTreeMap::new()) };
+    actual: &mut Actual,
+) -> Outcome<()> {
+    let Some(last) = snapshot::list(system, snapshots, &mut actual.warnings)?.pop() else { return Ok(()) };
     let Snapshot { managed_files, .. } = last;
-    let mine = managed_files.into_iter().filter_map(|file| {
-        let target: Target = file.target.parse().ok()?;
-        let path = PathBuf::from(file.path);
-        desired.root_of(target, &path)?;
-        Some(((target, path.into()), file.sha256.parse().ok()))
-    });
-    Ok(mine.collect())
+    for file in managed_files {
+        let (Ok(target), path) = (file.target.parse::<Target>(), PathBuf::from(file.path)) else { continue };
+        if desired.root_of(target, &path).is_some() {
+            if is_operator(&file.module_ids) {
+                actual.kept.insert(key(target, &path), file.module_ids);
+            }
+            actual.managed.insert((target, path.into()), file.sha256.parse().ok());
+        }
+    }
+    Ok(())
 }
 
 fn look(system: &dyn System, path: &Path) -> Outcome<Found> {

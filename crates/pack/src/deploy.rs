@@ -7,7 +7,7 @@ use crate::apply::{Applied, Edit, Work, apply};
 use crate::manifest::Target;
 use crate::place::Place;
 use crate::records::RecordedFile;
-use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotKind, SnapshotRoot};
+use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotRoot};
 use crate::stop::{Outcome, Stop};
 use crate::survey::Survey;
 use crate::system::{DryRun, System};
@@ -87,15 +87,27 @@ fn recorded(survey: &Survey, root: &Root) -> Vec<RecordedFile> {
         .outputs
         .iter()
         .filter(|((target, _), output)| *target == root.target && Some(output.root) == at);
-    mine.filter_map(|((_, path), output)| {
+    let mine = mine.map(|((_, path), output)| (&**path, output.digest.hex(), &output.module_ids));
+    let kept = kept(survey).filter(|(target, path, ..)| {
+        *target == root.target && survey.desired.root_of(*target, path).is_some_and(|other| other == root)
+    });
+    let mut files: Vec<(&Path, String, &Vec<String>)> =
+        mine.chain(kept.map(|(_, path, sha256, ids)| (path, sha256, ids))).collect();
+    files.sort_by(|a, b| a.0.as_os_str().cmp(b.0.as_os_str()));
+    let recorded = files.into_iter().filter_map(|(path, sha256, module_ids)| {
         let below = path.strip_prefix(&root.path).ok()?;
-        Some(RecordedFile {
-            path: crate::place::posix(below),
-            sha256: output.digest.hex(),
-            module_ids: output.module_ids.clone(),
-        })
+        Some(RecordedFile { path: crate::place::posix(below), sha256, module_ids: module_ids.clone() })
+    });
+    recorded.collect()
+}
+
+/// Files that stay ours though nobody asks for them: target, path, digest, whose they are.
+fn kept(survey: &Survey) -> impl Iterator<Item = (Target, &Path, String, &Vec<String>)> {
+    let unasked = survey.actual.kept.iter().filter(|(key, _)| !survey.desired.outputs.contains_key(*key));
+    unasked.filter_map(|(key, ids)| {
+        let recorded = survey.actual.managed.get(key).copied().flatten()?;
+        Some((key.0, &*key.1, recorded.hex(), ids))
     })
-    .collect()
 }
 
 fn work<'a>(survey: &'a Survey, previous: Option<&Snapshot>) -> Outcome<Work<'a>> {
@@ -138,13 +150,17 @@ fn work<'a>(survey: &'a Survey, previous: Option<&Snapshot>) -> Outcome<Work<'a>
             module_ids: output.module_ids.clone(),
         });
     }
+    for (target, path, sha256, module_ids) in kept(survey) {
+        let (target, path) = (target.as_str().to_owned(), path.to_string_lossy().into_owned());
+        managed.push(ManagedFile { target, path, sha256, module_ids: module_ids.clone() });
+    }
     managed.sort_by(|a, b| (&a.target, &a.path).cmp(&(&b.target, &b.path)));
     let roots: Vec<Root> = roots(survey).into_iter().map(|(root, _)| root.clone()).collect();
     let known: Vec<SnapshotRoot> = desired.roots.iter().map(SnapshotRoot::from).collect();
     let other_roots = previous.into_iter().flat_map(|previous| &previous.roots);
     let same = |a: &SnapshotRoot, b: &SnapshotRoot| a.target == b.target && a.path == b.path;
     Ok(Work {
-        kind: SnapshotKind::Deploy,
+        kind: survey.kind,
         targets: desired.target_names().into_iter().map(str::to_owned).collect(),
         edits,
         managed,

@@ -128,6 +128,22 @@ pub fn desired(
     Ok(desired)
 }
 
+/// The folders of the chosen targets, with nothing in them.
+pub fn bare(
+    place: &Place,
+    project: &Project,
+    manifest: &Manifest,
+    selection: &Selection,
+    system: &dyn System,
+) -> Outcome<Desired> {
+    let mut desired = Desired::default();
+    for (target, config) in manifest.targets(&selection.target)? {
+        let request = Request { place, project: &project.root, config, modules: Vec::new(), system };
+        desired.roots.extend(targets::layout(target, &request)?.roots);
+    }
+    Ok(desired)
+}
+
 impl Desired {
     fn add(
         &mut self,

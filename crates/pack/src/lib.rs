@@ -4,6 +4,7 @@
 
 pub mod actual;
 pub mod apply;
+pub mod bootstrap;
 pub mod deploy;
 pub mod desired;
 pub mod diff;
@@ -13,6 +14,7 @@ pub mod events;
 pub mod evolve;
 pub mod explain;
 pub mod git;
+pub mod import;
 pub mod line;
 pub mod lock;
 pub mod lockfile;
@@ -21,6 +23,7 @@ pub mod native;
 pub mod overlay;
 pub mod place;
 pub mod plan;
+pub mod policy;
 pub mod records;
 pub mod render;
 pub mod reply;

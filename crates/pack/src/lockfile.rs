@@ -95,7 +95,8 @@ pub fn lock(place: &Place, manifest: &Manifest, now: jiff::Timestamp) -> Outcome
     Ok(Lockfile { version: 1, generated_at: now.to_string(), modules })
 }
 
-fn lock_module(place: &Place, module: &Module) -> Outcome<Locked> {
+/// Pins one module to what it means now.
+pub fn lock_module(place: &Place, module: &Module) -> Outcome<Locked> {
     let (version, resolved_source) = match (&module.source.git, &module.source.local_path) {
         (Some(git), _) => {
             let commit = sources::resolve(place, git)?;

@@ -11,7 +11,7 @@ use countersign_core::words::choices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use edit::{add, remove};
+pub use edit::{add, add_profile, remove};
 
 use crate::place::{MANIFEST, Place};
 use crate::stop::{Outcome, Stop, shown};

@@ -100,7 +100,7 @@ impl Project {
 }
 
 /// An origin without what differs between ways to reach it.
-fn normal_url(url: &str) -> String {
+pub(crate) fn normal_url(url: &str) -> String {
     let url = url.trim().trim_end_matches('/');
     let url = url.strip_suffix(".git").unwrap_or(url);
     let url = match url.split_once("://") {

@@ -8,7 +8,7 @@ use countersign_core::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
 use crate::actual::Actual;
-use crate::desired::Desired;
+use crate::desired::{Desired, Key};
 use crate::manifest::Target;
 use crate::place::posix;
 use crate::stop::shown;
@@ -89,7 +89,8 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Plan {
             reason,
         });
     }
-    for key in actual.managed.keys().filter(|key| !desired.outputs.contains_key(*key)) {
+    let unasked = |key: &&Key| !desired.outputs.contains_key(*key) && !actual.kept.contains_key(*key);
+    for key in actual.managed.keys().filter(unasked) {
         if let Some(before) = actual.files.get(key).copied().flatten() {
             changes.push(Change {
                 target: key.0,

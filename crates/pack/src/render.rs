@@ -147,6 +147,16 @@ impl Rendered {
     }
 }
 
+/// Whether files can be the module that is said to be made of them.
+pub fn check_files(system: &dyn System, module: &Module, files: &[tree::TreeFile]) -> Outcome<()> {
+    let files = files.iter().map(|file| {
+        let content = Content::CopyOf(file.path.clone(), file.stamp);
+        (file.name.clone(), RenderedFile { content, layer: None })
+    });
+    let (id, name) = (module.id.clone(), module.name().to_owned());
+    check(system, &Rendered { id, kind: module.kind, name, targets: Vec::new(), files: files.collect() })
+}
+
 /// Whether a module is what its type says.
 fn check(system: &dyn System, module: &Rendered) -> Outcome<()> {
     let invalid = |why: &str| {

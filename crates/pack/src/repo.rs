@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::doctor::IGNORED;
 use crate::git::{Git, not_an_option};
 use crate::lockfile;
-use crate::manifest::{self, Manifest, Module, ModuleType, Source, inside_repo, parse_target};
+use crate::manifest::{self, Manifest, Module, ModuleType, Scope, Source, Target, inside_repo, parse_target};
 use crate::place::{LOCKFILE, MANIFEST, Place};
 use crate::reply::Reply;
 use crate::sources;
@@ -34,6 +34,14 @@ targets:
 modules: []
 ";
 
+/// A manifest for these targets, with a profile and no modules yet.
+pub fn skeleton(targets: &[Target], scope: Scope) -> String {
+    let (head, rest) = SKELETON.split_once("targets:\n").unwrap_or((SKELETON, ""));
+    let tail = rest.split_once("\n\n").map_or("", |(_, tail)| tail);
+    let each = targets.iter().map(|target| format!("  {target}:\n    mode: files\n    scope: {scope}\n"));
+    format!("{head}targets:\n{}\n{tail}", each.collect::<String>())
+}
+
 /// Whether something is also done with git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithGit {
@@ -47,15 +55,15 @@ fn write(system: &dyn System, path: &std::path::Path, text: &str) -> Outcome<()>
     system::write_whole(system, path, text.as_bytes()).map_err(|error| Stop::io("write", path, &error))
 }
 
-/// Makes a config repo. What is there stays.
-pub fn init(place: &Place, git: WithGit, system: &dyn System) -> Outcome<Reply> {
+/// Makes a config repo, with this manifest or the usual one. What is there stays.
+pub fn init(place: &Place, git: WithGit, manifest_text: Option<&str>, system: &dyn System) -> Outcome<Reply> {
     let manifest = place.repo.join(MANIFEST);
     let there =
         system.look(&manifest).map_err(|error| Stop::io("read", &manifest, &error))? != Found::Missing;
     let modules = place.repo.join("modules");
     system::make_folders(system, &modules).map_err(|error| Stop::io("make", &modules, &error))?;
     if !there {
-        write(system, &manifest, SKELETON)?;
+        write(system, &manifest, manifest_text.unwrap_or(SKELETON))?;
     }
     let mut warnings = Vec::new();
     if git == WithGit::Yes {
@@ -241,4 +249,20 @@ pub fn sync(place: &Place, join: Join, remote: &str) -> Outcome<Reply> {
 /// The real file system, or what would be of it.
 pub fn real_or_dry(dry_run: bool) -> Box<dyn System> {
     if dry_run { Box::new(system::DryRun::default()) } else { Box::new(Real) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_for_chosen_targets_is_one() {
+        let text = skeleton(&[Target::Codex, Target::Vscode], Scope::Project);
+        let (manifest, warnings) = Manifest::parse(&text, std::path::Path::new(MANIFEST)).unwrap();
+        let names: Vec<&str> = manifest.targets.keys().map(String::as_str).collect();
+        assert_eq!((names, warnings), (vec!["codex", "vscode"], Vec::new()), "{text}");
+        assert!(manifest.targets.values().all(|target| target.scope == Scope::Project));
+        let usual = skeleton(&[Target::Codex, Target::ClaudeCode], Scope::Both);
+        assert_eq!(usual, SKELETON);
+    }
 }

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use countersign_core::digest::Digest;
 use countersign_core::refusal::{Code, Refusal};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use crate::place::Place;
+use crate::reply::Reply;
 use crate::stop::{Outcome, Stop, shown};
 use crate::system::{self, Found, System};
 use countersign_core::words::words;
@@ -179,6 +182,32 @@ pub fn next_id(system: &dyn System, snapshots: &Path, now: jiff::Timestamp) -> O
     }
     let nanos = u128::try_from(now.as_nanosecond()).unwrap_or_default();
     Ok(nanos.max(latest + 1).to_string())
+}
+
+/// The answer of `snapshots`: what one can go back to, newest first.
+pub fn listing(place: &Place, system: &dyn System) -> Outcome<Reply> {
+    let mut warnings = Vec::new();
+    let mut all = list(system, &place.snapshots(), &mut warnings)?;
+    all.reverse();
+    let count =
+        |snapshot: &Snapshot, op: &str| snapshot.changes.iter().filter(|change| change.op == op).count();
+    let entries: Vec<Value> = all
+        .iter()
+        .map(|snapshot| {
+            json!({
+                "snapshot_id": snapshot.id,
+                "kind": snapshot.kind,
+                "created_at": snapshot.created_at,
+                "targets": snapshot.targets,
+                "managed_files": snapshot.managed_files.len(),
+                "summary": {
+                    "create": count(snapshot, "create"), "update": count(snapshot, "update"), "delete": count(snapshot, "delete"),
+                },
+                "rolled_back_to": snapshot.rolled_back_to,
+            })
+        })
+        .collect();
+    Ok(Reply::default().with("snapshots", entries).warn(warnings))
 }
 
 /// A snapshot's text.

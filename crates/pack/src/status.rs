@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::digest::Digest;
 use serde_json::{Map, Value, json};
 
+use crate::bootstrap;
 use crate::desired::key;
 use crate::manifest::Target;
 use crate::records;
@@ -60,7 +61,8 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
         match record {
             Some(record) => {
                 for (path, expected, file) in record.record.files(&root.path) {
-                    let is_wanted = known.contains(&path);
+                    let is_wanted =
+                        known.contains(&path) || survey.actual.kept.contains_key(&key(root.target, &path));
                     known.insert(path.clone());
                     let actual = survey.actual.files.get(&key(root.target, &path)).copied().flatten();
                     let kind = match (actual, is_wanted) {
@@ -109,6 +111,11 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
         if root.extras == Extras::Reported {
             extras(survey, root, &root.path, &known, system, &mut found)?;
         }
+    }
+    if bootstrap::is_outdated(survey) {
+        warnings.push(
+            "the operator assets are of another version: `bootstrap` brings them up to date".to_owned(),
+        );
     }
     found.sort_by(|a, b| (a.target, &a.path, a.kind).cmp(&(b.target, &b.path, b.kind)));
     found.dedup();
@@ -200,7 +207,10 @@ pub fn reply(survey: &Survey, drift: &[Drift], only: &[DriftKind], warnings: Vec
     if !only.is_empty() {
         reply = reply.with("summary_total", summary(drift.iter()));
     }
-    let actions = next_actions(drift, !survey.plan.changes.is_empty());
+    let mut actions = next_actions(drift, !survey.plan.changes.is_empty());
+    if bootstrap::is_outdated(survey) {
+        actions.insert(0, ("bootstrap", "agentpack bootstrap"));
+    }
     let commands: Vec<&str> = actions.iter().map(|(_, command)| *command).collect();
     let detailed: Vec<Value> =
         actions.iter().map(|(action, command)| json!({"action": action, "command": command})).collect();

@@ -9,12 +9,15 @@ use crate::digests::Digests;
 use crate::manifest::Manifest;
 use crate::place::{LOCKFILE, Place, Project};
 use crate::plan::{self, Plan};
+use crate::snapshot::SnapshotKind;
 use crate::stop::Outcome;
 use crate::system::{self, System};
 
 /// What should be, what is, and the plan.
 #[derive(Debug)]
 pub struct Survey {
+    /// What applying it is.
+    pub kind: SnapshotKind,
     /// What was asked for.
     pub selection: Selection,
     /// The project.
@@ -53,6 +56,7 @@ pub fn survey(
     }
     let lockfile = system::digest_if_there(system, &place.repo.join(LOCKFILE)).ok().flatten();
     Ok(Survey {
+        kind: SnapshotKind::Deploy,
         selection: selection.clone(),
         project,
         desired,

@@ -3,6 +3,8 @@
 
 mod act;
 mod arguments;
+mod assets;
+mod guide;
 mod mcp;
 mod registry;
 mod repo;
@@ -93,7 +95,12 @@ fn next_line(refusal: &Refusal) -> Option<String> {
         "commit_or_stash" => "git commit, or git stash",
         "create_overlay" => "countersign pack overlay edit MODULE_ID",
         "fix_config" => "mend the file that is named",
-        "list_snapshots" => "name one of the snapshots above, or `initial`",
+        "list_snapshots" => "countersign pack snapshots",
+        "resolve_import_conflict" => "move away what is in the way, then import again",
+        "fix_policy_violations" => "mend what is named above",
+        "create_policy_config" | "fix_policy_config" => "write agentpack.org.yaml in the config repo",
+        "retry_in_tty" => "the same in a terminal, or without --guided",
+        "set_git_remote" => "countersign pack remote set URL",
         _ => return None,
     };
     Some(line.to_owned())
@@ -144,13 +151,22 @@ fn host_name() -> String {
 
 /// The program's arguments with `pack` put in, where it was called by the pack's own name.
 pub(crate) fn under_alias(mut arguments: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
-    let called = arguments.first().map(PathBuf::from);
-    let is_alias = called.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == ALIAS);
     let about_itself = arguments.get(1).is_some_and(|first| first == "--version" || first == "-V");
-    if is_alias && !about_itself {
+    if is_alias(&arguments) && !about_itself {
         arguments.insert(1, "pack".into());
     }
     arguments
+}
+
+/// Whether the program was called by the pack's own name.
+pub(crate) fn is_alias(arguments: &[std::ffi::OsString]) -> bool {
+    let called = arguments.first().map(PathBuf::from);
+    called.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == ALIAS)
+}
+
+/// Text about the program as those read it who call it by the pack's own name.
+pub(crate) fn by_alias(text: &str) -> String {
+    text.replace("agentpack pack", ALIAS).replace("countersign pack", ALIAS)
 }
 
 /// Asks a person at a terminal; only `y` and `yes` are a yes.

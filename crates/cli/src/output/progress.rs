@@ -56,6 +56,25 @@ impl Progress {
         }
     }
 
+    /// Does work that does not count, and shows that it goes on.
+    pub(crate) fn beside<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> T {
+        if !self.voice.shows_progress() {
+            return work();
+        }
+        let (over, ended) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while ended.recv_timeout(PATIENCE / 4) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                    let seconds = self.began.elapsed().as_secs();
+                    self.show(&format!("{} · {seconds} s", self.what));
+                }
+            });
+            let done = work();
+            drop(over);
+            done
+        })
+    }
+
     /// How long it has taken so far.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()

@@ -1,8 +1,12 @@
 //! The pack through the binary: its commands as people type them, its server as agents speak to it, and one token between two
 //! processes.
 
+mod have;
 mod line;
+mod policy;
 mod race;
+mod terminal;
+mod together;
 
 use serde_json::{Value, json};
 

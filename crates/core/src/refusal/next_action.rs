@@ -109,6 +109,8 @@ words! {
         FixPolicyViolations = "fix_policy_violations",
         /// Lint again.
         RetryPolicyLint = "retry_policy_lint",
+        /// Write the organisation's policy file.
+        CreatePolicyConfig = "create_policy_config",
         /// Write or mend the organisation's policy file.
         FixPolicyConfig = "fix_policy_config",
         /// Use a terminal.

@@ -65,6 +65,30 @@ pub fn remove(text: &str, id: &str, path: &Path) -> Outcome<String> {
     if same.eq(expect) { Ok(edited) } else { Err(by_hand()) }
 }
 
+/// The manifest's text with one more profile.
+pub fn add_profile(text: &str, name: &str, tags: &[String], path: &Path) -> Outcome<String> {
+    let (before, _) = Manifest::parse(text, path)?;
+    if before.profiles.contains_key(name) {
+        return Ok(text.to_owned());
+    }
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let head = lines.iter().position(|line| line.trim_end() == "profiles:").ok_or_else(by_hand)?;
+    let inside = |line: &str| line.is_empty() || line.starts_with([' ', '\t', '#']);
+    let after = lines.iter().skip(head + 1).position(|line| !inside(line));
+    let body = lines.get(head + 1..after.map_or(lines.len(), |after| head + 1 + after)).unwrap_or_default();
+    let filled = |line: &&String| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let indent = body.iter().find(filled).map_or(2, |line| line.len() - line.trim_start().len());
+    let end = head + 1 + body.iter().rposition(|line| filled(&line)).map_or(0, |last| last + 1);
+    let (pad, json) = (" ".repeat(indent), |text: &str| serde_json::Value::from(text).to_string());
+    let tags: Vec<String> = tags.iter().map(|tag| json(tag)).collect();
+    let profile = [format!("{pad}{}:", json(name)), format!("{pad}{pad}include_tags: [{}]", tags.join(", "))];
+    lines.splice(end..end, profile);
+    let edited = joined(&lines);
+    let (after, _) = Manifest::parse(&edited, path).map_err(|_| by_hand())?;
+    let whole = after.profiles.contains_key(name) && after.profiles.len() == before.profiles.len() + 1;
+    if whole && after.modules.len() == before.modules.len() { Ok(edited) } else { Err(by_hand()) }
+}
+
 /// The lines of the list of modules.
 struct Block {
     head: usize,

@@ -14,14 +14,14 @@ use countersign_pack::explain::{self, ExplainKind};
 use countersign_pack::line::{Line, TOKEN_LIFE, unconfirmed};
 use countersign_pack::overlay::Layer;
 use countersign_pack::place::Place;
-use countersign_pack::plan::Adopt;
+use countersign_pack::plan::{Adopt, Plan};
 use countersign_pack::reply::Reply;
 use countersign_pack::repo::Addition;
 use countersign_pack::status;
 use countersign_pack::stop::{Outcome, Stop};
 use countersign_pack::survey::{Survey, survey};
 use countersign_pack::system::{DryRun, Real, System};
-use countersign_pack::{diff, events, lock, rollback, views};
+use countersign_pack::{diff, events, lock, rollback, snapshot, views};
 use countersign_store::{ConnectOptions, Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ use crate::output::{Format, Progress, Voice};
 pub(super) struct Act<'a> {
     pub(super) pack: &'a Pack,
     pub(super) place: &'a Place,
-    voice: Voice,
+    pub(super) voice: Voice,
 }
 
 /// Does what was typed.
@@ -67,7 +67,15 @@ impl Act<'_> {
             Command::Schema => Ok(registry::schema()),
             Command::Completions { shell } => Ok(registry::completions(*shell)),
             Command::Score => events::score(self.place).map(|reply| (show::score(&reply), reply)),
-            Command::Init { git } => self.init(*git),
+            Command::Init { git, guided, bootstrap } => self.init(*git, *guided, *bootstrap),
+            Command::Import { apply, home_root } => self.import(*apply, home_root.as_deref()),
+            Command::Bootstrap { scope, adopt } => {
+                self.bootstrap(*scope, if *adopt { Adopt::Agreed } else { Adopt::Refused })
+            }
+            Command::Snapshots => {
+                snapshot::listing(self.place, &Real).map(|reply| (show::snapshots(&reply), reply))
+            }
+            Command::Policy { policy } => self.policy(*policy),
             Command::Add { kind, source, id, tags, targets } => self.add(Addition {
                 kind: *kind,
                 source: source.clone(),
@@ -87,12 +95,17 @@ impl Act<'_> {
         }
     }
 
-    fn selection(&self) -> Selection {
+    pub(super) fn selection(&self) -> Selection {
         Selection { profile: self.pack.profile.clone(), target: self.pack.target.clone() }
     }
 
     fn survey(&self) -> Outcome<Survey> {
-        survey(self.place, &self.selection(), &Real, Timestamp::now())
+        self.patiently("comparing files", || survey(self.place, &self.selection(), &Real, Timestamp::now()))
+    }
+
+    /// Work that may take its time, with a line that says so where a person watches.
+    pub(super) fn patiently<T: Send>(&self, what: &'static str, work: impl FnOnce() -> T + Send) -> T {
+        Progress::begin(self.voice, what).beside(work)
     }
 
     fn plan(&self) -> Told {
@@ -180,7 +193,9 @@ impl Act<'_> {
             self.voice.tell(&shown);
         }
         self.agreed("deploy --apply", Ask::AtTerminal, "Apply these changes?")?;
-        let reply = self.apply(adopt, survey.plan)?;
+        let reply = self.apply("deploy", adopt, survey.plan, |place, selection| {
+            countersign_pack::survey::survey(place, selection, &Real, Timestamp::now())
+        })?;
         let id = reply.data.get("snapshot_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let text = format!(
             "{shown}Applied. To undo it: countersign pack rollback --to SNAPSHOT, or --to initial. This is snapshot {id}.\n"
@@ -189,15 +204,21 @@ impl Act<'_> {
     }
 
     /// Applies the plan that was shown, unless something changed while the person was thinking.
-    fn apply(&self, adopt: Adopt, reviewed: countersign_pack::plan::Plan) -> Outcome<Reply> {
+    pub(super) fn apply(
+        &self,
+        tool: &str,
+        adopt: Adopt,
+        reviewed: Plan,
+        again: impl FnOnce(&Place, &Selection) -> Outcome<Survey> + Send + 'static,
+    ) -> Outcome<Reply> {
         let (selection, place) = (self.selection(), self.place.clone());
         let arguments = json!({
             "repo": place.repo, "profile": selection.profile, "target": selection.target, "machine": place.machine,
             "adopt": adopt == Adopt::Agreed, "changes": reviewed.changes.len(),
         });
-        self.governed("deploy", arguments, move |opened| {
+        self.governed(tool, arguments, move |opened| {
             let (_lock, recovered) = lock::acquire(&place)?;
-            let fresh = survey(&place, &selection, &Real, Timestamp::now())?;
+            let fresh = again(&place, &selection)?;
             if fresh.plan != reviewed {
                 let message = "what would change is not what was shown any more; nothing was written";
                 return Err(Refusal::new(Code::ApplyDrifted, message).into());
@@ -272,7 +293,7 @@ impl Act<'_> {
     }
 
     /// Whether somebody said yes, or says it now.
-    fn agreed(&self, command: &str, ask: Ask, question: &str) -> Outcome<()> {
+    pub(super) fn agreed(&self, command: &str, ask: Ask, question: &str) -> Outcome<()> {
         if self.pack.yes {
             return Ok(());
         }
@@ -307,7 +328,7 @@ impl Act<'_> {
     }
 
     /// Something that is in the ledger before it is done.
-    fn governed(
+    pub(super) fn governed(
         &self,
         tool: &str,
         arguments: Value,

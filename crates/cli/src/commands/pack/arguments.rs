@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use countersign_pack::explain::ExplainKind;
-use countersign_pack::manifest::ModuleType;
+use countersign_pack::manifest::{ModuleType, Scope};
 use countersign_pack::overlay::{Layer, OverlayKind};
 use countersign_pack::reply::Name;
 use countersign_pack::status::DriftKind;
@@ -55,11 +55,27 @@ pub(crate) struct Pack {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Make a config repo
-    #[command(after_help = "Examples:\n  countersign pack init --git")]
+    #[command(after_help = "Examples:\n  countersign pack init --git\n  countersign pack init --guided")]
     Init {
         /// Make it a git repository as well
         #[arg(long)]
         git: bool,
+        /// Ask which targets it is for; needs a terminal
+        #[arg(long)]
+        guided: bool,
+        /// Put operator assets into it
+        #[arg(long)]
+        bootstrap: bool,
+    },
+    /// Make modules of what you already have in your home and this project
+    #[command(after_help = "Examples:\n  countersign pack import\n  countersign pack import --apply --yes")]
+    Import {
+        /// Do it
+        #[arg(long)]
+        apply: bool,
+        /// The home folder to look in; without it, yours
+        #[arg(long, value_name = "PATH")]
+        home_root: Option<PathBuf>,
     },
     /// Add a module to the manifest
     #[command(after_help = "Examples:\n  countersign pack add skill local:skills/review --tags base")]
@@ -140,6 +156,18 @@ pub(crate) enum Command {
         #[arg(long, value_delimiter = ',')]
         only: Vec<DriftKind>,
     },
+    /// Install what teaches agents to use this: a skill and slash commands
+    #[command(
+        after_help = "Examples:\n  countersign pack bootstrap --dry-run\n  countersign pack bootstrap --scope project --yes"
+    )]
+    Bootstrap {
+        /// Where: user, project or both
+        #[arg(long, default_value = "both")]
+        scope: Scope,
+        /// Overwrite files that are there and not managed; they are backed up
+        #[arg(long)]
+        adopt: bool,
+    },
     /// Check the folders things are deployed to
     #[command(after_help = "Examples:\n  countersign pack doctor")]
     Doctor {
@@ -165,6 +193,9 @@ pub(crate) enum Command {
         #[arg(long, value_name = "ID")]
         to: String,
     },
+    /// List what one can go back to, newest first
+    #[command(after_help = "Examples:\n  countersign pack snapshots")]
+    Snapshots,
     /// Change a module in a way that outlives its updates
     Overlay {
         #[command(subcommand)]
@@ -184,6 +215,11 @@ pub(crate) enum Command {
         /// The remote's name
         #[arg(long, default_value = "origin")]
         remote: String,
+    },
+    /// Hold the config repo to an organisation's rules, agentpack.org.yaml
+    Policy {
+        #[command(subcommand)]
+        policy: Policy,
     },
     /// Note how a module did: one JSON object on stdin
     #[command(after_help = "Examples:\n  countersign pack record < event.json")]
@@ -262,6 +298,9 @@ pub(crate) enum Overlay {
         /// Copy the files it lacks
         #[arg(long)]
         materialize: bool,
+        /// The old way to say --scope project
+        #[arg(long, hide = true, conflicts_with = "scope")]
+        project: bool,
     },
     /// Merge a module's news into its overlay
     #[command(after_help = "Examples:\n  countersign pack overlay rebase skill:review")]
@@ -286,6 +325,20 @@ pub(crate) enum Overlay {
         #[arg(long, default_value = "global")]
         scope: Layer,
     },
+}
+
+/// An organisation's rules.
+#[derive(Clone, Copy, Subcommand, Debug)]
+pub(crate) enum Policy {
+    /// Check skills, commands and sources; what breaks a rule is refused
+    #[command(after_help = "Examples:\n  countersign pack policy lint --repo . --json")]
+    Lint,
+    /// Report where every module comes from, by the lockfile
+    #[command(after_help = "Examples:\n  countersign pack policy audit --json")]
+    Audit,
+    /// Pin the policy pack to what it is now
+    #[command(after_help = "Examples:\n  countersign pack policy lock")]
+    Lock,
 }
 
 /// The remote.
@@ -319,6 +372,13 @@ impl Pack {
     pub(crate) fn name(&self) -> Name {
         match &self.command {
             Command::Init { .. } => Name::new("init", "init"),
+            Command::Import { apply: true, .. } => Name::new("import", "import --apply"),
+            Command::Import { apply: false, .. } => Name::new("import", "import"),
+            Command::Bootstrap { .. } => Name::new("bootstrap", "bootstrap"),
+            Command::Snapshots => Name::new("snapshots", "snapshots"),
+            Command::Policy { policy: Policy::Lint } => Name::new("policy.lint", "policy lint"),
+            Command::Policy { policy: Policy::Audit } => Name::new("policy.audit", "policy audit"),
+            Command::Policy { policy: Policy::Lock } => Name::new("policy.lock", "policy lock"),
             Command::Add { .. } => Name::new("add", "add"),
             Command::Remove { .. } => Name::new("remove", "remove"),
             Command::Lock => Name::new("lock", "lock"),

@@ -4,33 +4,12 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use countersign_pack::manifest::Target;
+use countersign_pack::policy::MUTATING;
 use countersign_pack::reply::Reply;
 use serde_json::{Value, json};
 
 use super::ALIAS;
 use crate::cli::Cli;
-
-/// The commands that change something, and need `--yes` where a program calls them.
-const MUTATING: [&str; 18] = [
-    "add",
-    "deploy --apply",
-    "doctor --fix",
-    "evolve propose",
-    "evolve restore",
-    "fetch",
-    "init",
-    "lock",
-    "overlay edit",
-    "overlay rebase",
-    "record",
-    "remote set",
-    "remove",
-    "rollback",
-    "sync",
-    "update",
-    "import --apply",
-    "policy lock",
-];
 
 fn tree() -> clap::Command {
     let whole = Cli::command();
@@ -86,7 +65,7 @@ pub(super) fn help(markdown: bool) -> (String, Reply) {
     if markdown {
         return (page.clone(), reply.with("markdown", page));
     }
-    (tree.render_help().ansi().to_string(), reply)
+    (super::by_alias(&tree.render_help().ansi().to_string()), reply)
 }
 
 /// The shape of what `--json` prints.
@@ -108,6 +87,12 @@ pub(super) fn schema() -> (String, Reply) {
         "evolve.restore": ["restored", "summary", "reason"],
         "explain.plan": ["profile", "targets", "changes"],
         "explain.status": ["profile", "targets", "drift"],
+        "import": ["applied", "reason?", "repo", "home_root", "project", "plan", "summary", "conflicts", "next_actions"],
+        "bootstrap": ["applied", "profile", "targets", "changes", "summary", "snapshot_id?", "reason?"],
+        "snapshots": ["snapshots"],
+        "policy.lint": ["root", "issues", "summary"],
+        "policy.audit": ["root", "lockfile", "modules", "org_policy_pack?", "change_summary?"],
+        "policy.lock": ["lockfile_path", "resolved_version", "sha256", "files"],
     });
     let text = format!("{envelope:#}\n{commands:#}\n");
     (text, Reply::default().with("envelope", envelope).with("commands", commands))

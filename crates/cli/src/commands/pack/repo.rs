@@ -1,11 +1,12 @@
 //! The commands about the config repo itself: its modules, pins, overlays, remote, and the notes on how modules do.
 
-use std::io::Read as _;
+use std::io::{IsTerminal as _, Read as _};
 
 use countersign_pack::events;
-use countersign_pack::manifest::Manifest;
-use countersign_pack::overlay::{self, Fill, Sparsity};
-use countersign_pack::place::Project;
+use countersign_pack::manifest::{Manifest, Scope};
+use countersign_pack::overlay::{self, Fill, Layer, Sparsity};
+use countersign_pack::place::{Place, Project};
+use countersign_pack::plan::Adopt;
 use countersign_pack::reply::Reply;
 use countersign_pack::repo::{self, Addition, Join, Wish, WithGit};
 use countersign_pack::stop::{Outcome, Stop};
@@ -14,7 +15,9 @@ use serde_json::json;
 
 use super::act::{Act, Ask};
 use super::arguments::Overlay;
-use super::{Told, show};
+use super::{Told, guide, show};
+use crate::environment;
+use crate::output::Format;
 
 /// What two flags that exclude each other ask for.
 pub(super) fn wish(yes: bool, no: bool) -> Wish {
@@ -30,13 +33,23 @@ fn simply(reply: Outcome<Reply>) -> Told {
 }
 
 impl Act<'_> {
-    pub(super) fn init(&self, git: bool) -> Told {
+    pub(super) fn init(&self, git: bool, guided: bool, bootstrap: bool) -> Told {
         let place = self.place.clone();
+        let wishes = if guided { Some(guide::ask(self.voice)?) } else { None };
         let git = if git && !self.pack.dry_run { WithGit::Yes } else { WithGit::No };
         let arguments = json!({"repo": place.repo});
-        simply(
-            self.change("init", "init", arguments, Ask::Never, move |system| repo::init(&place, git, system)),
-        )
+        let text = wishes.as_ref().map(|wishes| repo::skeleton(&wishes.targets, wishes.scope));
+        let made = self.change("init", "init", arguments, Ask::Never, move |system| {
+            repo::init(&place, git, text.as_deref(), system)
+        })?;
+        if self.pack.dry_run || !(bootstrap || wishes.is_some_and(|wishes| wishes.bootstrap)) {
+            return simply(Ok(made));
+        }
+        // The repo is the project here: whoever works on it finds the commands in it.
+        let inside = Place { cwd: self.place.repo.clone(), ..self.place.clone() };
+        let within = Act { pack: self.pack, place: &inside, voice: self.voice };
+        let installed = within.install(Scope::Project, Adopt::Refused)?;
+        simply(Ok(made.with("bootstrap", installed.data).warn(installed.warnings)))
     }
 
     pub(super) fn add(&self, addition: Addition) -> Told {
@@ -99,37 +112,39 @@ impl Act<'_> {
 
     pub(super) fn overlay(&self, overlay: &Overlay) -> Told {
         let (manifest, _) = Manifest::load(self.place)?;
-        let project = Project::at(&self.place.project_root());
+        let here = Project::at(&self.place.project_root());
         let (place, id) = (self.place.clone(), overlay.module_id().to_owned());
         let module = manifest.module(&id)?.clone();
         let reply = match overlay {
             Overlay::Path { scope, .. } => {
-                let folder = overlay::folder(self.place, &project, *scope, &id);
+                let folder = overlay::folder(self.place, &here, *scope, &id);
                 Reply::default()
                     .with("module_id", id)
                     .with("scope", scope.as_str())
                     .with_path("overlay_dir", &folder)
             }
-            Overlay::Edit { scope, kind, sparse, materialize, .. } => {
+            Overlay::Edit { scope, kind, sparse, materialize, project, .. } => {
                 let fill = match (sparse, materialize) {
                     (true, _) => Fill::Sparse,
                     (false, true) => Fill::Materialize,
                     (false, false) => Fill::Whole,
                 };
-                let (scope, kind) = (*scope, *kind);
-                self.change(
+                let (scope, kind) = (if *project { Layer::Project } else { *scope }, *kind);
+                let made = self.change(
                     "overlay edit",
                     "overlay_edit",
                     json!({"module_id": id, "scope": scope}),
                     Ask::Never,
                     move |system| {
-                        let made = overlay::edit(&place, &project, &module, scope, kind, fill, system)?;
+                        let made = overlay::edit(&place, &here, &module, scope, kind, fill, system)?;
                         let reply = Reply::default().with("module_id", id).with("scope", scope.as_str());
                         let reply =
                             reply.with_path("overlay_dir", &made.folder).with("created", made.created);
                         Ok(reply.with("copied", made.copied).with("overlay_kind", kind.as_str()))
                     },
-                )?
+                )?;
+                let edited = self.open_editor(&made);
+                made.warn(edited)
             }
             Overlay::Rebase { scope, sparsify, .. } => {
                 let (scope, sparsity) = (*scope, if *sparsify { Sparsity::Sparsify } else { Sparsity::Keep });
@@ -139,7 +154,7 @@ impl Act<'_> {
                     json!({"module_id": id, "scope": scope}),
                     Ask::Never,
                     move |system| {
-                        let done = overlay::rebase(&place, &project, &module, scope, sparsity, system)?;
+                        let done = overlay::rebase(&place, &here, &module, scope, sparsity, system)?;
                         let reply = Reply::default().with("module_id", id).with("scope", scope.as_str());
                         let reply =
                             reply.with_path("overlay_dir", &done.folder).with("updated", done.updated);
@@ -152,6 +167,27 @@ impl Act<'_> {
             }
         };
         Ok((show::overlay(&reply), reply))
+    }
+}
+
+impl Act<'_> {
+    /// Opens a person's own editor on an overlay. Programs and pipes edit for themselves.
+    fn open_editor(&self, made: &Reply) -> Vec<String> {
+        let editor = environment::variable("VISUAL").or_else(|| environment::variable("EDITOR"));
+        let folder = made.data.get("overlay_dir").and_then(serde_json::Value::as_str);
+        let (Some(editor), Some(folder)) = (editor, folder) else { return Vec::new() };
+        if self.pack.dry_run || self.voice.format == Format::Json || !std::io::stdin().is_terminal() {
+            return Vec::new();
+        }
+        let mut words = editor.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        match std::process::Command::new(program).args(words).arg(folder).current_dir(folder).status() {
+            Ok(status) if status.success() => Vec::new(),
+            Ok(status) => vec![format!("the editor `{editor}` ended with {status}; the overlay is there")],
+            Err(error) => {
+                vec![format!("the editor `{editor}` can't be started: {error}; the overlay is there")]
+            }
+        }
     }
 }
 

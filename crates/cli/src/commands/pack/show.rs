@@ -230,6 +230,98 @@ pub(super) fn score(reply: &Reply) -> String {
     if text.is_empty() { "No events yet.\n".to_owned() } else { text }
 }
 
+/// What was, or would be, imported.
+pub(super) fn imported(reply: &Reply) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for (_, id) in texts(reply, "plan", "module_id") {
+        width = width.max(id.chars().count());
+    }
+    for (item, id) in texts(reply, "plan", "module_id") {
+        let field =
+            |name: &str| visible(item.get(name).and_then(Value::as_str).unwrap_or_default()).into_owned();
+        let taken = if item.get("dest_exists").is_some() {
+            paint(BAD, "  (something is there)")
+        } else {
+            String::new()
+        };
+        text.push_str(&match field("op").as_str() {
+            "create" => format!("{} {id:<width$}  {}{taken}\n", paint(GOOD, "+"), field("source_path")),
+            "skip_existing_module" => {
+                format!("{} {id:<width$}  {}\n", paint(DIM, "·"), paint(DIM, "is a module already"))
+            }
+            _ => format!("{} {id:<width$}  {}\n", paint(DIM, "·"), paint(DIM, field("skip_reason"))),
+        });
+    }
+    let count = |name: &str| {
+        reply.data.get("summary").and_then(|all| all.get(name)).and_then(Value::as_u64).unwrap_or_default()
+    };
+    let skipped = count("skipped_existing_module") + count("skipped_invalid");
+    let said = match reply.data.get("applied").and_then(Value::as_bool) {
+        Some(true) => "Imported:",
+        _ => "Import:",
+    };
+    if text.is_empty() {
+        return "Nothing to import was found.\n".to_owned();
+    }
+    text + &format!("\n{} {} modules, {skipped} left out.\n", paint(BOLD, said), count("create"))
+}
+
+/// What one can go back to.
+pub(super) fn snapshots(reply: &Reply) -> String {
+    let mut text = String::new();
+    for (item, id) in texts(reply, "snapshots", "snapshot_id") {
+        let field =
+            |name: &str| visible(item.get(name).and_then(Value::as_str).unwrap_or_default()).into_owned();
+        let count = |name: &str| {
+            item.get("summary").and_then(|all| all.get(name)).and_then(Value::as_u64).unwrap_or_default()
+        };
+        let moment = field("created_at").chars().take(19).collect::<String>().replace('T', " ");
+        let to = match item.get("rolled_back_to").and_then(Value::as_str) {
+            Some(to) => paint(DIM, format_args!("  to {}", visible(to))),
+            None => String::new(),
+        };
+        let kind = format!("{:<9}", field("kind"));
+        text.push_str(&format!(
+            "{}  {moment}  {}  {} {} {}{to}\n",
+            paint(BOLD, id),
+            if field("kind") == "rollback" { paint(DIM, kind) } else { kind },
+            paint(GOOD, format_args!("+{}", count("create"))),
+            paint(WARN, format_args!("~{}", count("update"))),
+            paint(BAD, format_args!("-{}", count("delete"))),
+        ));
+    }
+    if text.is_empty() { "Nothing was deployed yet.\n".to_owned() } else { text }
+}
+
+/// Where modules come from.
+pub(super) fn audited(reply: &Reply) -> String {
+    let mut text = String::new();
+    for (item, id) in texts(reply, "modules", "id") {
+        let field =
+            |name: &str| visible(item.get(name).and_then(Value::as_str).unwrap_or_default()).into_owned();
+        let from =
+            item.pointer("/resolved_source/git/url").or(item.pointer("/resolved_source/local_path/path"));
+        let from = visible(from.and_then(Value::as_str).unwrap_or_default()).into_owned();
+        let version: String = field("resolved_version").chars().take(12).collect();
+        let digest: String = field("sha256").chars().take(12).collect();
+        text.push_str(&format!(
+            "{}  {from}  {version}  {}\n",
+            paint(BOLD, id),
+            paint(DIM, format_args!("sha256:{digest}"))
+        ));
+    }
+    let list = |name: &str| {
+        reply.data.get("change_summary").and_then(|all| all.get(name)).and_then(Value::as_array).map(Vec::len)
+    };
+    if let (Some(added), Some(removed), Some(changed)) = (list("added"), list("removed"), list("changed")) {
+        text.push_str(&format!(
+            "\nSince the commit before: {added} added, {removed} removed, {changed} changed.\n"
+        ));
+    }
+    if text.is_empty() { "The lockfile pins nothing.\n".to_owned() } else { text }
+}
+
 /// An answer of few words: its data, a line each.
 pub(super) fn simple(reply: &Reply) -> String {
     let mut text = String::new();
@@ -254,6 +346,12 @@ pub(super) fn facts(refusal: &Refusal) -> String {
         for item in items.take(20) {
             text.push_str(&format!("  {:<8}  {}\n", name.replace('_', " "), visible(item)));
         }
+    }
+    let issues = refusal.details.get("issues").and_then(Value::as_array).into_iter().flatten();
+    for issue in issues {
+        let field =
+            |name: &str| visible(issue.get(name).and_then(Value::as_str).unwrap_or_default()).into_owned();
+        text.push_str(&format!("  {}  {}\n", paint(WARN, field("rule")), field("message")));
     }
     text
 }

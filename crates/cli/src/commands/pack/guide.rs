@@ -1,0 +1,92 @@
+//! `init --guided`: a few questions at a terminal, and what they add up to. Off a terminal it refuses before anything is written.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use countersign_core::refusal::{Code, Refusal};
+use countersign_pack::manifest::{Scope, Target, parse_target};
+use countersign_pack::stop::{Outcome, Stop};
+
+use crate::output::{Format, Voice};
+
+/// What a person wants of their config repo.
+pub(super) struct Wishes {
+    pub(super) targets: Vec<Target>,
+    pub(super) scope: Scope,
+    pub(super) bootstrap: bool,
+}
+
+/// Asks until every answer is one.
+pub(super) fn ask(voice: Voice) -> Outcome<Wishes> {
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if voice.format == Format::Json || !terminal {
+        return Err(
+            Refusal::new(Code::TtyRequired, "`init --guided` asks questions and needs a terminal").into()
+        );
+    }
+    let names: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
+    let targets = until(&format!("Targets, of {}", names.join(", ")), "codex,claude_code", targets)?;
+    let scope = until("Whose files: project or both", "both", scope)?;
+    let bootstrap = until("Put operator assets into the repo: yes or no", "no", truth)?;
+    Ok(Wishes { targets, scope, bootstrap })
+}
+
+fn targets(text: &str) -> Result<Vec<Target>, String> {
+    let mut found = Vec::new();
+    for name in text.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty()) {
+        let target = parse_target(name).map_err(|stop| stop.to_string())?;
+        if !found.contains(&target) {
+            found.push(target);
+        }
+    }
+    if found.is_empty() { Err("at least one is needed".to_owned()) } else { Ok(found) }
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    match text.trim() {
+        "project" => Ok(Scope::Project),
+        "both" => Ok(Scope::Both),
+        other => Err(format!("`{other}` is neither project nor both")),
+    }
+}
+
+fn truth(text: &str) -> Result<bool, String> {
+    match text.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(true),
+        "n" | "no" => Ok(false),
+        other => Err(format!("`{other}` is neither yes nor no")),
+    }
+}
+
+fn until<T>(question: &str, usual: &str, read: impl Fn(&str) -> Result<T, String>) -> Outcome<T> {
+    let broken = |error: std::io::Error| Stop::broken("ask", error);
+    loop {
+        let mut stderr = std::io::stderr().lock();
+        write!(stderr, "{question} [{usual}]: ").and_then(|()| stderr.flush()).map_err(broken)?;
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line).map_err(broken)? == 0 {
+            return Err(Refusal::new(
+                Code::TtyRequired,
+                "the terminal closed before every question was answered",
+            )
+            .into());
+        }
+        let answer = if line.trim().is_empty() { usual } else { line.trim() };
+        match read(answer) {
+            Ok(value) => return Ok(value),
+            Err(why) => writeln!(stderr, "{why}").map_err(broken)?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_as_people_write_them() {
+        assert_eq!(targets("codex, cursor codex").unwrap(), [Target::Codex, Target::Cursor]);
+        assert!(targets("emacs").unwrap_err().contains("codex"));
+        assert!(targets(" , ").is_err() && scope("user").is_err());
+        assert!(truth("Y").unwrap() && !truth("no").unwrap() && truth("maybe").is_err());
+    }
+}

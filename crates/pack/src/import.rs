@@ -1,0 +1,266 @@
+//! Importing: instructions, skills, prompts and commands that people already have become modules of the config repo. Finds and
+//! plans; applying copies and adds to the manifest, and overwrites nothing.
+
+mod scan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::words::words;
+use serde_json::{Map, Value, json};
+
+use crate::manifest::{self, LocalPath, Manifest, Module, ModuleType, Source};
+use crate::place::{MANIFEST, Place, Project, posix};
+use crate::reply::{Reply, put_path};
+use crate::stop::{Outcome, Stop, shown};
+use crate::system::{self, Body, Found, System};
+use crate::tree::{self, TreeFile};
+
+words! {
+    /// What becomes of something that was found.
+    pub enum ImportOp("import op") {
+        /// It becomes a module.
+        Create = "create",
+        /// There is a module of that id.
+        SkipExisting = "skip_existing_module",
+        /// It can't be one.
+        SkipInvalid = "skip_invalid",
+    }
+}
+
+/// Something that was found.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// What becomes of it.
+    pub op: ImportOp,
+    /// The module it would be.
+    pub module: Module,
+    /// `user` or `project`.
+    pub scope: &'static str,
+    /// Where it is.
+    pub source: PathBuf,
+    /// Where it would go.
+    pub dest: PathBuf,
+    /// Whether something is there.
+    pub dest_exists: bool,
+    /// Why it is left out.
+    pub why: Option<String>,
+    files: Vec<TreeFile>,
+}
+
+/// What could be imported.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// What was found, by id.
+    pub items: Vec<Item>,
+    /// The project it was looked for in.
+    pub project: Project,
+    home: PathBuf,
+    warnings: Vec<String>,
+}
+
+/// Looks for what could be imported. Writes nothing.
+pub fn plan(place: &Place, home: &Path, system: &dyn System) -> Outcome<Import> {
+    let (manifest, mut warnings) = Manifest::load(place)?;
+    let project = Project::at(&place.project_root());
+    let mut items = scan::scan(place, &project, home, system, &mut warnings)?;
+    items.sort_by(|a, b| (&a.module.id, &a.source).cmp(&(&b.module.id, &b.source)));
+    let mut seen = BTreeSet::new();
+    for item in &mut items {
+        if item.op == ImportOp::Create && manifest.modules.iter().any(|module| module.id == item.module.id) {
+            item.op = ImportOp::SkipExisting;
+        }
+        if !seen.insert(item.module.id.clone()) {
+            item.op = ImportOp::SkipInvalid;
+            item.why = Some("duplicate_module_id_in_scan".to_owned());
+        }
+        let found = system.look(&item.dest).map_err(|error| Stop::io("read", &item.dest, &error))?;
+        item.dest_exists = found != Found::Missing;
+    }
+    Ok(Import { items, project, home: home.to_path_buf(), warnings })
+}
+
+impl Import {
+    fn created(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().filter(|item| item.op == ImportOp::Create)
+    }
+
+    /// Whether anything would be imported.
+    pub fn is_empty(&self) -> bool {
+        self.created().next().is_none()
+    }
+
+    fn in_the_way(&self) -> Vec<&Item> {
+        self.created().filter(|item| item.dest_exists).collect()
+    }
+
+    /// Refuses where something is in the way.
+    pub fn check(&self) -> Outcome<()> {
+        let taken = self.in_the_way();
+        let Some(first) = taken.first() else { return Ok(()) };
+        let sample: Vec<String> = taken.iter().take(20).map(|item| shown(&item.dest)).collect();
+        let message = format!("`{}` is there already and is not overwritten", shown(&first.dest));
+        Err(Refusal::new(Code::ImportConflict, message)
+            .with("count", taken.len())
+            .with("sample_paths_posix", sample.clone())
+            .with("sample_paths", sample)
+            .into())
+    }
+
+    fn conflicts(&self) -> Vec<Value> {
+        let mut conflicts = Vec::new();
+        let taken = self.in_the_way();
+        if !taken.is_empty() {
+            let sample: Vec<String> = taken.iter().take(20).map(|item| shown(&item.dest)).collect();
+            conflicts.push(json!({
+                "kind": "dest_path_exists", "count": taken.len(), "sample_paths": sample, "sample_paths_posix": sample,
+                "hint": "move or rename what is there, then import again",
+            }));
+        }
+        let mut twice: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for item in &self.items {
+            twice.entry(&item.module.id).or_default().push(shown(&item.source));
+        }
+        for (id, paths) in twice.into_iter().filter(|(_, paths)| paths.len() > 1) {
+            conflicts.push(json!({
+                "kind": "duplicate_module_id_in_scan", "module_id": id, "count": paths.len(), "sample_paths": paths,
+                "sample_paths_posix": paths, "hint": "only the first is imported; rename the others",
+            }));
+        }
+        conflicts
+    }
+
+    /// The answer of `import`.
+    pub fn reply(&self, place: &Place, applied: bool) -> Reply {
+        let count = |op| self.items.iter().filter(|item| item.op == op).count();
+        let mut project = Map::new();
+        project.insert("project_id".into(), self.project.id.as_str().into());
+        put_path(&mut project, "project_root", &self.project.root);
+        if let Some(origin) = &self.project.origin {
+            project.insert("origin_url".into(), origin.as_str().into());
+        }
+        let mut reply = Reply::default().with("applied", applied);
+        if !applied {
+            reply = reply.with("reason", if self.is_empty() { "no_changes" } else { "dry_run" });
+        }
+        let next: &[&str] = match (applied, self.is_empty()) {
+            (true, _) => &["agentpack update", "agentpack preview --diff"],
+            (false, false) => &["agentpack import --apply"],
+            (false, true) => &[],
+        };
+        reply
+            .with_path("repo", &place.repo)
+            .with_path("home_root", &self.home)
+            .with("project", project)
+            .with("plan", self.items.iter().map(Item::to_value).collect::<Vec<_>>())
+            .with(
+                "summary",
+                json!({
+                    "candidates": self.items.len(),
+                    "create": count(ImportOp::Create),
+                    "skipped_existing_module": count(ImportOp::SkipExisting),
+                    "skipped_invalid": count(ImportOp::SkipInvalid),
+                }),
+            )
+            .with("conflicts", self.conflicts())
+            .with("next_actions", json!(next))
+            .warn(self.warnings.clone())
+    }
+}
+
+impl Item {
+    /// As programs read it.
+    fn to_value(&self) -> Value {
+        let mut entry = Map::new();
+        entry.insert("op".into(), self.op.as_str().into());
+        entry.insert("module_id".into(), self.module.id.as_str().into());
+        entry.insert("module_type".into(), self.module.kind.as_str().into());
+        entry.insert("scope".into(), self.scope.into());
+        put_path(&mut entry, "source_path", &self.source);
+        put_path(&mut entry, "dest_path", &self.dest);
+        entry.insert("tags".into(), json!(self.module.tags));
+        entry.insert("targets".into(), json!(self.module.targets));
+        if self.dest_exists {
+            entry.insert("dest_exists".into(), true.into());
+        }
+        if let Some(why) = &self.why {
+            entry.insert("skip_reason".into(), why.as_str().into());
+        }
+        Value::Object(entry)
+    }
+}
+
+/// Copies what was found and adds it to the manifest, which is written last: until then nothing has been imported.
+pub fn apply(import: &Import, place: &Place, system: &dyn System) -> Outcome<Reply> {
+    import.check()?;
+    let path = place.repo.join(MANIFEST);
+    let bytes = system::read(system, &path, 16 << 20).map_err(|error| Stop::io("read", &path, &error))?;
+    let mut text = String::from_utf8(bytes).map_err(|error| Stop::broken("read the manifest", error))?;
+    let mut warnings = Vec::new();
+    let (manifest, _) = Manifest::parse(&text, &path)?;
+    for item in import.created() {
+        text = manifest::add(&text, &item.module, &path)?;
+    }
+    if import.created().any(|item| item.scope == "project") {
+        let name = format!("project-{}", import.project.id);
+        let mut tags =
+            manifest.profiles.get("default").map(|known| known.include_tags.clone()).unwrap_or_default();
+        tags.push(name.clone());
+        match manifest::add_profile(&text, &name, &tags, &path) {
+            Ok(edited) => text = edited,
+            Err(_) => warnings.push(format!("add a profile `{name}` that includes the tag `{name}` by hand")),
+        }
+    }
+    let mut made = Vec::new();
+    let copied = import.created().try_for_each(|item| copy(item, system, &mut made));
+    let written = copied.and_then(|()| {
+        system::write_whole(system, &path, text.as_bytes()).map_err(|error| Stop::io("write", &path, &error))
+    });
+    if let Err(stop) = written {
+        for path in made.iter().rev() {
+            let _ = system.remove(path);
+        }
+        return Err(stop);
+    }
+    Ok(import.reply(place, true).warn(warnings))
+}
+
+fn copy(item: &Item, system: &dyn System, made: &mut Vec<PathBuf>) -> Outcome<()> {
+    let single = matches!(item.module.kind, ModuleType::Prompt | ModuleType::Command);
+    for file in &item.files {
+        let to = if single { item.dest.clone() } else { item.dest.join(&file.name) };
+        let folder = to.parent().unwrap_or(&item.dest);
+        let io = |error: std::io::Error| Stop::io("write", &to, &error);
+        system::make_folders(system, folder).map_err(io)?;
+        // Not there before: whatever came there meanwhile stays, and stops this.
+        system.write_new(&to, Body::CopyOf(&file.path), file.stamp.access).map_err(io)?;
+        made.push(to.clone());
+        system.sync_folder(folder).map_err(io)?;
+    }
+    Ok(())
+}
+
+fn module(
+    kind: ModuleType,
+    id: String,
+    tags: Vec<String>,
+    targets: &[&str],
+    dest: &Path,
+    place: &Place,
+) -> Module {
+    let path = posix(dest.strip_prefix(&place.repo).unwrap_or(dest));
+    Module {
+        id,
+        kind,
+        enabled: true,
+        tags,
+        targets: targets.iter().map(|target| (*target).to_owned()).collect(),
+        source: Source { local_path: Some(LocalPath { path }), git: None },
+    }
+}
+
+/// The files of something that was found; none and why, if they can't be a module.
+fn files_of(system: &dyn System, root: &Path) -> Result<Vec<TreeFile>, String> {
+    tree::files(system, root).map_err(|stop| stop.to_string())
+}

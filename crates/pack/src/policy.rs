@@ -1,0 +1,209 @@
+//! An organisation's rules for its config repo: `agentpack.org.yaml`, read by these commands and no other. `lint` checks, `audit`
+//! reports, `lock` pins the pack of rules it refers to. Changes nothing that is deployed.
+
+mod audit;
+mod lint;
+
+use std::path::PathBuf;
+
+use countersign_core::refusal::{Code, NextAction, Refusal};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use audit::{audit, lock};
+pub use lint::lint;
+
+use crate::lockfile::LockedFile;
+use crate::manifest::Source;
+use crate::place::{Place, normal_url};
+use crate::stop::{Outcome, Stop, shown};
+use crate::system::{self, Real};
+
+/// The organisation's configuration.
+pub const CONFIG: &str = "agentpack.org.yaml";
+/// What it pins.
+pub const ORG_LOCKFILE: &str = "agentpack.org.lock.json";
+
+/// The commands that change something, and need `--yes` where a program calls them.
+pub const MUTATING: [&str; 19] = [
+    "add",
+    "bootstrap",
+    "deploy --apply",
+    "doctor --fix",
+    "evolve propose",
+    "evolve restore",
+    "fetch",
+    "import --apply",
+    "init",
+    "lock",
+    "overlay edit",
+    "overlay rebase",
+    "policy lock",
+    "record",
+    "remote set",
+    "remove",
+    "rollback",
+    "sync",
+    "update",
+];
+
+/// What the organisation asks for.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Org {
+    /// A pack of rules kept elsewhere.
+    #[serde(default)]
+    pub policy_pack: Option<PolicyPack>,
+    /// What every repo must have.
+    #[serde(default)]
+    pub distribution_policy: Distribution,
+    /// Where modules may come from.
+    #[serde(default)]
+    pub supply_chain_policy: SupplyChain,
+}
+
+/// A pack of rules kept elsewhere.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PolicyPack {
+    /// `local:PATH` or `git:URL…`.
+    pub source: String,
+}
+
+/// What every repo must have.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Distribution {
+    /// Targets that must be configured.
+    #[serde(default)]
+    pub required_targets: Vec<String>,
+    /// Modules that must be there and enabled.
+    #[serde(default)]
+    pub required_modules: Vec<String>,
+}
+
+/// Where modules may come from.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct SupplyChain {
+    /// The beginnings of remotes that may be used; empty means any.
+    #[serde(default)]
+    pub allowed_git_remotes: Vec<String>,
+    /// Whether modules from git must be pinned.
+    #[serde(default)]
+    pub require_lockfile: bool,
+}
+
+/// `agentpack.org.lock.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrgLock {
+    /// Always 1.
+    pub version: u32,
+    /// The pack as it is pinned.
+    pub policy_pack: LockedPack,
+}
+
+/// A pack of rules as it is pinned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockedPack {
+    /// As the configuration has it.
+    pub source: Source,
+    /// With the commit.
+    pub resolved_source: Value,
+    /// `local`, or the commit.
+    pub resolved_version: String,
+    /// Over all of its files.
+    pub sha256: String,
+    /// Its files.
+    pub file_manifest: Vec<LockedFile>,
+}
+
+impl Org {
+    /// The configuration of the repo, if there is one.
+    pub fn load(place: &Place) -> Outcome<Option<Self>> {
+        let path = place.repo.join(CONFIG);
+        let read = system::read_if_there(&Real, &path, 16 << 20);
+        let Some(bytes) = read.map_err(|error| Stop::io("read", &path, &error))? else { return Ok(None) };
+        let invalid = |why: String| {
+            let refusal = Refusal::new(Code::PolicyConfigInvalid, format!("`{}`: {why}", shown(&path)));
+            Stop::from(refusal.with("path", shown(&path)))
+        };
+        let text = String::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8 text".to_owned()))?;
+        let said = |error: serde_saphyr::Error| {
+            invalid(error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned())
+        };
+        let loose: Value = serde_saphyr::from_str(&text).map_err(said)?;
+        match loose.get("version").and_then(Value::as_u64) {
+            Some(1) => {}
+            Some(other) => {
+                let message = format!("`{}` has version {other}; this program reads version 1", shown(&path));
+                let refusal = Refusal::new(Code::PolicyConfigUnsupportedVersion, message);
+                return Err(refusal.with("version", other).with("supported", 1).into());
+            }
+            None => return Err(invalid("`version: 1` is missing".to_owned())),
+        }
+        serde_saphyr::from_str(&text).map(Some).map_err(said)
+    }
+
+    /// The configuration, which must be there.
+    pub fn require(place: &Place) -> Outcome<Self> {
+        Self::load(place)?.ok_or_else(|| {
+            let message = format!("there is no `{CONFIG}` in `{}`", shown(&place.repo));
+            let refusal = Refusal::new(Code::PolicyConfigMissing, message);
+            refusal.next(&[NextAction::CreatePolicyConfig, NextAction::RetryCommand]).into()
+        })
+    }
+
+    /// Whether a remote may be used.
+    pub fn allows(&self, url: &str) -> bool {
+        let allowed = &self.supply_chain_policy.allowed_git_remotes;
+        allowed.is_empty() || allowed.iter().any(|entry| covers(entry, url))
+    }
+}
+
+/// A remote without scheme, user and ending.
+fn remote_name(url: &str) -> String {
+    let plain = normal_url(url);
+    let (host, rest) = plain.split_once('/').unwrap_or((&plain, ""));
+    let host = host.rsplit('@').next().unwrap_or(host);
+    if rest.is_empty() { host.to_owned() } else { format!("{host}/{rest}") }
+}
+
+/// Whether an entry of the list covers a remote: the same, or a folder above it. `acme` does not cover `acme-evil`.
+fn covers(entry: &str, url: &str) -> bool {
+    let (entry, url) = (remote_name(entry), remote_name(url));
+    let leads_up = url.split('/').any(|part| part == ".." || part == ".");
+    !entry.is_empty() && !leads_up && (url == entry || url.starts_with(&format!("{entry}/")))
+}
+
+fn org_lockfile(place: &Place) -> PathBuf {
+    place.repo.join(ORG_LOCKFILE)
+}
+
+/// What is pinned, if anything is.
+fn read_lock(place: &Place) -> Outcome<Option<OrgLock>> {
+    let path = org_lockfile(place);
+    let read = system::read_if_there(&Real, &path, 256 << 20);
+    let Some(bytes) = read.map_err(|error| Stop::io("read", &path, &error))? else { return Ok(None) };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        Stop::refused(Code::PolicyConfigInvalid, format!("`{}` can't be read: {error}", shown(&path)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remote_is_covered_by_what_is_above_it_and_nothing_else() {
+        for (entry, url, expect) in [
+            ("github.com/acme/", "https://github.com/acme/x.git", true),
+            ("github.com/acme", "git@github.com:Acme/x.git", true),
+            ("https://github.com/acme/x", "ssh://git@github.com/acme/x.git", true),
+            ("github.com/acme", "https://user:pw@github.com/acme/x", true),
+            ("github.com/acme", "https://github.com/acme-evil/x", false),
+            ("github.com/acme", "https://evil.com/github.com/acme/x", false),
+            ("github.com/acme", "https://github.com@evil.com/acme/x", false),
+            ("github.com/acme", "https://github.com/acme/../evil/x", false),
+            ("", "https://github.com/acme/x", false),
+        ] {
+            assert_eq!(covers(entry, url), expect, "{entry} {url}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `policy lint`: what in the config repo breaks the rules. Reads files of the repo and nothing else, so that it can run anywhere.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use countersign_core::refusal::{Code, Refusal};
+use serde_json::{Map, Value, json};
+
+use super::{CONFIG, MUTATING, ORG_LOCKFILE, Org, read_lock};
+use crate::manifest::{Manifest, ModuleType, Source};
+use crate::place::{LOCKFILE, MANIFEST, Place};
+use crate::render::{TEXT_LIMIT, front_matter};
+use crate::reply::{Reply, put_path};
+use crate::sources;
+use crate::stop::Outcome;
+use crate::system::{self, Real};
+use crate::tree;
+
+/// What was found.
+struct Findings(Vec<Value>);
+
+impl Findings {
+    fn add(&mut self, rule: &str, path: &str, message: impl Into<String>, details: Value) {
+        let mut issue = Map::new();
+        issue.insert("rule".into(), rule.into());
+        issue.insert("path".into(), path.into());
+        issue.insert("path_posix".into(), path.into());
+        issue.insert("message".into(), message.into().into());
+        if !details.is_null() {
+            issue.insert("details".into(), details);
+        }
+        self.0.push(Value::Object(issue));
+    }
+
+    fn summary(&self) -> Value {
+        let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
+        for issue in &self.0 {
+            *by_rule.entry(issue.get("rule").and_then(Value::as_str).unwrap_or_default()).or_default() += 1;
+        }
+        json!({"violations": self.0.len(), "by_rule": by_rule})
+    }
+}
+
+/// The answer of `policy lint`; refused where something breaks a rule.
+pub fn lint(place: &Place) -> Outcome<Reply> {
+    let org = Org::load(place)?;
+    let mut found = Findings(Vec::new());
+    let manifest = if place.repo.join(MANIFEST).exists() || org.is_some() {
+        Some(Manifest::load(place)?.0)
+    } else {
+        None
+    };
+    assets(place, manifest.as_ref(), &mut found);
+    if let (Some(org), Some(manifest)) = (&org, &manifest) {
+        distribution(org, manifest, &mut found);
+        supply_chain(org, manifest, place, &mut found);
+        pinned(org, place, &mut found)?;
+    }
+    let mut data = Map::new();
+    put_path(&mut data, "root", &place.repo);
+    data.insert("summary".into(), found.summary());
+    if found.0.is_empty() {
+        return Ok(Reply::new(data).with("issues", Value::Array(found.0)));
+    }
+    let message = match found.0.as_slice() {
+        [only] => only.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        many => format!("{} violations of the policy for agent assets", many.len()),
+    };
+    let refusal = Refusal::new(Code::PolicyViolations, message).with("issues", Value::Array(found.0));
+    Err(data.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(&name, value)).into())
+}
+
+/// Skills and commands in the repo, whether or not a module names them.
+fn assets(place: &Place, manifest: Option<&Manifest>, found: &mut Findings) {
+    let files = match tree::files(&Real, &place.repo) {
+        Ok(files) => files,
+        Err(stop) => return found.add("unsafe_path", ".", stop.to_string(), Value::Null),
+    };
+    let commands: Vec<&str> = manifest
+        .into_iter()
+        .flat_map(|manifest| &manifest.modules)
+        .filter(|module| module.kind == ModuleType::Command)
+        .filter_map(|module| module.source.local_path.as_ref())
+        .map(|local| local.path.trim_start_matches("./").trim_end_matches('/'))
+        .collect();
+    for file in
+        files.iter().filter(|file| !file.name.contains("/.agentpack/") && !file.name.contains("/.git/"))
+    {
+        let is_skill = file.name.rsplit('/').next() == Some("SKILL.md");
+        let listed =
+            commands.iter().any(|path| file.name == *path || file.name.starts_with(&format!("{path}/")));
+        let by_folder = file.name.split('/').any(|part| part == "commands" || part == "claude-commands");
+        let is_command = file.name.ends_with(".md") && (listed || by_folder);
+        if !is_skill && !is_command {
+            continue;
+        }
+        let rule = if is_skill { "skill_frontmatter" } else { "claude_command_allowed_tools" };
+        match system::read(&Real, &file.path, TEXT_LIMIT).map(String::from_utf8) {
+            Ok(Ok(text)) if is_skill => skill(&file.name, &text, found),
+            Ok(Ok(text)) => command(&file.name, &text, found),
+            Ok(Err(_)) => found.add(rule, &file.name, "it is not UTF-8 text", Value::Null),
+            Err(error) => found.add(rule, &file.name, format!("it can't be read: {error}"), Value::Null),
+        }
+    }
+}
+
+fn skill(path: &str, text: &str, found: &mut Findings) {
+    let head = front_matter(text);
+    let said = |name: &str| {
+        let value = head.as_ref().and_then(|head| head.get(name)).and_then(Value::as_str);
+        value.is_some_and(|value| !value.trim().is_empty())
+    };
+    let missing: Vec<&str> = ["name", "description"].into_iter().filter(|name| !said(name)).collect();
+    if !missing.is_empty() {
+        let message = format!("`{path}` must open with front matter that has `name` and `description`");
+        found.add("skill_frontmatter", path, message, json!({"missing": missing}));
+    }
+}
+
+fn command(path: &str, text: &str, found: &mut Findings) {
+    let head = front_matter(text).unwrap_or_default();
+    let tools = head.get("allowed-tools").map(ToString::to_string).unwrap_or_default();
+    let runs = text.contains("!bash") || text.contains("!`") || tools.contains("Bash");
+    if !runs {
+        return;
+    }
+    if !tools.contains("Bash(") {
+        let message = format!("`{path}` runs bash and must have `allowed-tools` with `Bash(...)`");
+        found.add("claude_command_allowed_tools", path, message, Value::Null);
+    }
+    for (number, line) in text.lines().enumerate() {
+        if let Some(changing) = unguarded(line) {
+            let message = format!("`{path}` runs `{changing}` without `--json` and `--yes`");
+            found.add("dangerous_defaults", path, message, json!({"line": number + 1, "command": changing}));
+        }
+    }
+}
+
+/// A command of ours in a line that changes something and is not guarded.
+fn unguarded(line: &str) -> Option<&'static str> {
+    let at =
+        ["agentpack ", "countersign pack "].iter().find_map(|name| Some(line.find(name)? + name.len()))?;
+    let rest = line.get(at..)?;
+    let rest = rest.split(['`', '"', ')', ';', '|', '&']).next().unwrap_or(rest);
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let plain: Vec<&str> = words.iter().copied().filter(|word| !word.starts_with("--")).collect();
+    let changing = MUTATING.into_iter().find(|command| {
+        let (names, flags): (Vec<&str>, Vec<&str>) =
+            command.split(' ').partition(|word| !word.starts_with("--"));
+        plain.starts_with(&names) && flags.iter().all(|flag| words.contains(flag))
+    })?;
+    let guarded = words.contains(&"--dry-run") || (words.contains(&"--yes") && words.contains(&"--json"));
+    (!guarded).then_some(changing)
+}
+
+fn distribution(org: &Org, manifest: &Manifest, found: &mut Findings) {
+    for target in &org.distribution_policy.required_targets {
+        if !manifest.targets.contains_key(target) {
+            let message = format!("target `{target}` is required and not configured in `{MANIFEST}`");
+            found.add("distribution_policy", MANIFEST, message, json!({"required_target": target}));
+        }
+    }
+    for id in &org.distribution_policy.required_modules {
+        let why = match manifest.modules.iter().find(|module| module.id == *id) {
+            None => "is not there",
+            Some(module) if !module.enabled => "is not enabled",
+            Some(_) => continue,
+        };
+        let message = format!("module `{id}` is required and {why}");
+        found.add("distribution_policy", MANIFEST, message, json!({"required_module": id}));
+    }
+}
+
+fn supply_chain(org: &Org, manifest: &Manifest, place: &Place, found: &mut Findings) {
+    let allowed = &org.supply_chain_policy.allowed_git_remotes;
+    let from_git =
+        || manifest.modules.iter().filter_map(|module| Some((module, module.source.git.as_ref()?)));
+    for (module, git) in from_git().filter(|(_, git)| !org.allows(&git.url)) {
+        let message = format!("module `{}` comes from a remote that is not allowed", module.id);
+        let details = json!({"module_id": module.id, "remote": git.url, "allowed_git_remotes": allowed});
+        found.add("supply_chain_policy", MANIFEST, message, details);
+    }
+    if let Some(Ok(Source { git: Some(git), .. })) =
+        org.policy_pack.as_ref().map(|pack| Source::parse(&pack.source))
+        && !org.allows(&git.url)
+    {
+        let message = "the policy pack comes from a remote that is not allowed";
+        found.add(
+            "supply_chain_policy",
+            CONFIG,
+            message,
+            json!({"remote": git.url, "allowed_git_remotes": allowed}),
+        );
+    }
+    if !org.supply_chain_policy.require_lockfile || from_git().all(|(module, _)| !module.enabled) {
+        return;
+    }
+    let lock = match sources::lockfile(place) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => {
+            let message = format!("modules come from git and there is no `{LOCKFILE}`");
+            return found.add("supply_chain_policy", LOCKFILE, message, Value::Null);
+        }
+        Err(stop) => return found.add("supply_chain_policy", LOCKFILE, stop.to_string(), Value::Null),
+    };
+    for (module, git) in from_git().filter(|(module, _)| module.enabled) {
+        let pinned = lock.module(&module.id);
+        let url =
+            pinned.and_then(|locked| locked.resolved_source.pointer("/git/url")).and_then(Value::as_str);
+        let why = match (pinned, url) {
+            (None, _) => "is not pinned",
+            (Some(_), Some(url)) if url == git.url => continue,
+            (Some(_), _) => "is pinned to another remote",
+        };
+        let message = format!("module `{}` {why} in `{LOCKFILE}`", module.id);
+        found.add(
+            "supply_chain_policy",
+            LOCKFILE,
+            message,
+            json!({"module_id": module.id, "remote": git.url, "pinned": url}),
+        );
+    }
+}
+
+/// The pack of rules must be pinned to what the configuration names, and, where it is here, to the bytes that are here.
+fn pinned(org: &Org, place: &Place, found: &mut Findings) -> Outcome<()> {
+    let Some(pack) = &org.policy_pack else { return Ok(()) };
+    let source = match Source::parse(&pack.source) {
+        Ok(source) => source,
+        Err(stop) => {
+            found.add("policy_pack_lock", CONFIG, stop.to_string(), json!({"source": pack.source}));
+            return Ok(());
+        }
+    };
+    let mut say =
+        |why: &str| found.add("policy_pack_lock", ORG_LOCKFILE, why, json!({"source": pack.source}));
+    match read_lock(place) {
+        Ok(None) => say("the policy pack is not pinned: `policy lock` pins it"),
+        Err(stop) => say(&stop.to_string()),
+        Ok(Some(lock)) if lock.version != 1 => say("the version of the lockfile is not 1"),
+        Ok(Some(lock)) if lock.policy_pack.source != source => {
+            say("another policy pack is pinned: `policy lock` pins this one")
+        }
+        Ok(Some(lock)) => {
+            if let Some(local) = &source.local_path {
+                let root = crate::manifest::inside_repo(place, &local.path, "the policy pack")?;
+                let files = crate::lockfile::file_manifest(&Real, Path::new(&root));
+                if files.map_or(true, |files| files != lock.policy_pack.file_manifest) {
+                    say("the policy pack is not what was pinned: `policy lock` pins it anew");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unguarded;
+
+    #[test]
+    fn what_changes_something_is_guarded() {
+        for (line, expect) in [
+            ("!`agentpack deploy --apply`", Some("deploy --apply")),
+            ("!`agentpack deploy --apply --yes --json`", None),
+            ("!`agentpack deploy`", None),
+            ("run `countersign pack rollback --to 1`", Some("rollback")),
+            ("run `countersign pack evolve propose --dry-run --json` first", None),
+            ("`agentpack --json remote set x`", Some("remote set")),
+            ("`agentpack plan --json`", None),
+            ("use agentpack", None),
+        ] {
+            assert_eq!(unguarded(line), expect, "{line}");
+        }
+    }
+}
