@@ -4,6 +4,7 @@
 mod answer;
 mod cli;
 mod commands;
+mod config_change;
 mod config_file;
 mod environment;
 mod exit;

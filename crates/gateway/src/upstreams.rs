@@ -183,6 +183,12 @@ pub trait Upstream: Send + Sync {
         false
     }
 
+    /// What of a preview must not change until it is applied, where that is not all of it.
+    fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
+        let _ = (preview, result);
+        None
+    }
+
     /// Everything of MCP but `tools/call`: resources, prompts, completions, logging, tasks, extensions.
     fn request<'a>(
         &'a self,

@@ -3,6 +3,7 @@
 
 mod backup;
 mod import;
+mod preset;
 mod secrets;
 mod tools;
 
@@ -18,6 +19,7 @@ use toml_edit::{DocumentMut, Item, Table as Toml};
 
 use self::backup::{Change, Fate};
 use self::import::{Import, Read};
+use self::preset::Preset;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file;
@@ -31,6 +33,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   countersign init --dry-run
   countersign init --host claude-code --yes
   countersign init --project .
+  countersign init --preset git --dry-run
   countersign init --undo";
 
 const NAME: &str = "countersign.toml";
@@ -49,6 +52,10 @@ pub(crate) struct Init {
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     project: Option<PathBuf>,
 
+    /// Add a preset of governed commands to the configuration; may be given several times, and leaves hosts alone
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["host", "project", "no_start"])]
+    preset: Vec<Preset>,
+
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -62,7 +69,7 @@ pub(crate) struct Init {
     no_start: bool,
 
     /// Take the last change back
-    #[arg(long, conflicts_with_all = ["dry_run", "host", "project", "no_start"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "host", "project", "no_start", "preset"])]
     undo: bool,
 }
 
@@ -70,6 +77,14 @@ pub(crate) struct Init {
 pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
     if args.undo {
         return undo();
+    }
+    if !args.preset.is_empty() {
+        let how = match (args.dry_run, args.yes) {
+            (true, _) => preset::How::Shown,
+            (false, true) => preset::How::Agreed,
+            (false, false) => preset::How::Asked,
+        };
+        return preset::add(&args.preset, how, cli, voice);
     }
     let ground = ground(args)?;
     let (reads, broken) = read_all(args, &ground);

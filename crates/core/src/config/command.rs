@@ -68,6 +68,8 @@ pub struct CommandTool {
     pub run: Argv,
     /// A command that shows what `run` would do.
     pub preview: Option<Argv>,
+    /// Texts whose lines do not count when two previews are compared.
+    pub preview_ignore: Vec<String>,
     /// A command that tells the present state, for ask mode.
     pub explain: Option<Argv>,
     /// What the command reads.
@@ -106,13 +108,14 @@ pub const PREVIEW_SUFFIX: &str = "#preview";
 /// What a command that tells the present state is called as a tool.
 pub const EXPLAIN_SUFFIX: &str = "#explain";
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "name",
     "title",
     "description",
     "input",
     "run",
     "preview",
+    "preview_ignore",
     "explain",
     "stdin",
     "effect",
@@ -196,6 +199,19 @@ fn read(reader: &mut Reader<'_>, upstream: &str, node: &Node, table: &Table) -> 
     let env = environment(reader, table);
     let ok_exit = table.get("ok_exit").map(|node| exits(reader, node)).unwrap_or_else(|| vec![0]);
     let type_field = type_field(reader, table, &names);
+    let preview_ignore = match table.get("preview_ignore") {
+        Some(node) if preview.is_none() => {
+            let help = "write `preview = [\"…\"]` as well, or remove it".to_owned();
+            let message = "`preview_ignore` without `preview` means nothing";
+            reader.error(node.place, Problem::Conflict, message, help);
+            Vec::new()
+        }
+        Some(node) => {
+            let texts = reader.texts(node, "preview_ignore", "[\": Reading...\"]");
+            texts.into_iter().map(|(text, _)| text.to_owned()).collect()
+        }
+        None => Vec::new(),
+    };
     let suggest = match table.get("suggest").map(|node| (node.as_items(), node.as_text())) {
         Some((Some(items), _)) => items.iter().filter_map(Node::as_text).map(ToolName::new).collect(),
         Some((None, Some(only))) => vec![ToolName::new(only)],
@@ -221,6 +237,7 @@ fn read(reader: &mut Reader<'_>, upstream: &str, node: &Node, table: &Table) -> 
         inputs,
         run: run?,
         preview,
+        preview_ignore,
         explain,
         stdin,
         type_field,

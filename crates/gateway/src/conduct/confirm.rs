@@ -232,7 +232,10 @@ impl Conduct<'_> {
         }
         let result = as_value(&result);
         let (source, decisive) = match style {
-            Style::Companion { digest, .. } => (PreviewSource::Companion, decisive(&result, digest)),
+            Style::Companion { digest, .. } => {
+                let told = upstream.decisive(dry.tool.as_str(), &result).filter(|_| digest.is_empty());
+                (PreviewSource::Companion, told.unwrap_or_else(|| decisive(&result, digest)))
+            }
             Style::Argument { .. } | Style::Computed => (PreviewSource::Argument, decisive(&result, &[])),
         };
         Ok(Preview::new(source, result, &decisive))

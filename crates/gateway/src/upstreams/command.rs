@@ -22,7 +22,7 @@ use countersign_wire::frame::RpcError;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::Later;
 use serde_json::value::RawValue;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use self::fill::Given;
 use self::result::Reading;
@@ -237,6 +237,18 @@ impl Upstream for CommandUpstream {
 
     fn explains(&self, tool: &str) -> bool {
         self.named(tool).is_some_and(|ready| ready.tool.explain.is_some())
+    }
+
+    fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
+        let ready = self.named(preview.strip_suffix(PREVIEW_SUFFIX)?)?;
+        let ignored = &ready.tool.preview_ignore;
+        if ignored.is_empty() {
+            return None;
+        }
+        let counts = |line: &&str| !ignored.iter().any(|text| line.contains(text.as_str()));
+        let blocks = result.get("content")?.as_array()?.iter();
+        let kept = blocks.filter_map(|block| block.get("text")?.as_str());
+        Some(kept.map(|text| Value::from_iter(text.lines().filter(counts))).collect())
     }
 
     fn request<'a>(

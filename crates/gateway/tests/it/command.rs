@@ -4,5 +4,6 @@ mod bench;
 mod ends;
 mod git;
 mod house;
+mod presets;
 mod runs;
 mod words;

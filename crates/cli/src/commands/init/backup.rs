@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::digest::{Digest, Domain};
 use serde_json::{Value, json};
 
-use crate::commands::upstreams::edit::write;
+use crate::config_change::write;
 use crate::hosts::{Host, Place, Scope};
 
 const LIST: &str = "files.json";

@@ -1,22 +1,17 @@
 //! `countersign upstreams add` and `upstreams remove`: the configuration's file, changed where it has to be and nowhere
 //! else, after showing what changes. A change that would not be a good configuration is not written.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-
 use clap::Args;
-use countersign_core::config::{self, Source};
+use countersign_core::config::Source;
 use countersign_core::redact::Redactor;
-use countersign_core::refusal::{Code, NextAction, Refusal};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use super::health::unknown;
-use crate::answer::{Answer, Outcome, Refused, Trouble};
+use crate::answer::{Outcome, Trouble};
 use crate::cli::Cli;
-use crate::config_file::{self, ConfigFiles};
-use crate::output::{Format, GOOD, Voice, paint, visible};
-use crate::person::{ask, diff};
+use crate::config_change::{self, change, names};
+use crate::config_file;
+use crate::output::{Voice, visible};
 
 /// Shown under the help.
 pub(crate) const ADD_EXAMPLES: &str = "Examples:
@@ -26,8 +21,6 @@ pub(crate) const ADD_EXAMPLES: &str = "Examples:
 /// Shown under the help.
 pub(crate) const REMOVE_EXAMPLES: &str = "Examples:
   countersign upstreams remove notes --yes";
-
-const USUAL: &str = "countersign.toml";
 
 /// What `upstreams add` takes.
 #[derive(Args, Debug)]
@@ -69,8 +62,7 @@ pub(crate) struct Remove {
 
 /// Adds one.
 pub(super) fn add(args: &Add, cli: &Cli, voice: Voice) -> Outcome {
-    let files = config_file::find(&cli.config)?
-        .unwrap_or_else(|| ConfigFiles { sources: vec![Source::new(USUAL, "")], folder: PathBuf::new() });
+    let files = config_change::files(&cli.config)?;
     let names = names(&files)?;
     if names.contains(&args.name) {
         let message = format!("there is an upstream `{}` already", visible(&args.name));
@@ -144,94 +136,4 @@ pub(super) fn remove(args: &Remove, cli: &Cli, voice: Voice) -> Outcome {
         }
     })?;
     change.settle(&files, args.yes, voice, "removed", &args.name)
-}
-
-fn names(files: &ConfigFiles) -> Result<Vec<String>, Trouble> {
-    Ok(files.parse()?.upstreams.iter().map(|one| one.id.to_string()).collect())
-}
-
-/// One file before and after.
-struct Change {
-    path: PathBuf,
-    before: String,
-    after: String,
-}
-
-/// Edits the file at this position and checks that the whole is still a configuration.
-fn change(files: &ConfigFiles, at: usize, edit: impl FnOnce(&mut DocumentMut)) -> Result<Change, Trouble> {
-    let none = || {
-        Trouble::refused(
-            Refusal::new(Code::ConfigInvalid, "there is no file to edit"),
-            "name one: --config PATH",
-        )
-    };
-    let source = files.sources.get(at).ok_or_else(none)?;
-    let mut document: DocumentMut = source.text.parse().map_err(|error: toml_edit::TomlError| {
-        let refusal = Refusal::new(Code::ConfigInvalid, error.message().to_owned());
-        Trouble::refused(refusal, "countersign policy check")
-    })?;
-    edit(&mut document);
-    let after = document.to_string();
-    let mut sources = files.sources.clone();
-    if let Some(edited) = sources.get_mut(at) {
-        *edited = Source::new(source.name.clone(), after.clone());
-    }
-    config::parse(&sources).map_err(|found| match files.invalid(&found) {
-        Trouble::Refused(mut refused) => {
-            refused.next = Some("nothing was written; mend what was typed".into());
-            Trouble::Refused(refused)
-        }
-        other @ (Trouble::Usage(_) | Trouble::Output(_) | Trouble::Failed(_)) => other,
-    })?;
-    Ok(Change { path: PathBuf::from(&source.name), before: source.text.to_string(), after })
-}
-
-impl Change {
-    /// Shows the difference, asks, writes.
-    fn settle(&self, files: &ConfigFiles, yes: bool, voice: Voice, done: &str, name: &str) -> Outcome {
-        let path = self.path.display().to_string();
-        let differs = diff::unified((&path, &self.before), (&path, &self.after));
-        let asks = !yes && ask::can_ask(voice);
-        if !yes && !asks {
-            let refusal =
-                Refusal::new(Code::ConfirmRequired, "nobody can be asked here: this is no terminal")
-                    .next(&[NextAction::RetryWithYes]);
-            let mut refused = Refused::from(refusal);
-            refused.findings = differs;
-            refused.next = Some("the same command with --yes".into());
-            return Err(refused.into());
-        }
-        if voice.format == Format::Text {
-            voice.tell(&format!("{differs}\n"));
-        }
-        if asks && !ask::yes(voice, &format!("Write this to {}?", visible(&path))) {
-            let refusal = Refusal::new(Code::ConfirmRequired, format!("`{path}` was left as it is"));
-            return Err(Trouble::refused(refusal, "the same command, and yes"));
-        }
-        write(&files.folder, &self.path, &self.after).map_err(|error| {
-            Trouble::Output(format!("can't write `{path}`: {}", config_file::why(&error)))
-        })?;
-        let text = format!("{} {}\n", paint(GOOD, done), visible(name));
-        Ok(Answer::text(text).with("name", name).with("path", path).with("change", done))
-    }
-}
-
-/// Writes the whole file aside and then puts it in place: whoever reads sees the old one or the new one. A link stays a link.
-pub(crate) fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|one| !one.as_os_str().is_empty()).unwrap_or(folder);
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let aside = folder.join(format!(".{name}.{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&aside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    let kept = match fs::metadata(&path) {
-        Ok(meta) => fs::set_permissions(&aside, meta.permissions()),
-        Err(_) => Ok(()),
-    };
-    let placed = written.and(kept).and_then(|()| fs::rename(&aside, &path));
-    if placed.is_err() {
-        // What stands aside helps nobody; the error tells more.
-        let _ = fs::remove_file(&aside);
-    }
-    placed
 }

@@ -116,6 +116,10 @@ fn command_tools() {
             "suggested tools that are not there",
             "[[upstreams.a.tools]]\nname = \"drop\"\nrun = [\"drop\"]\nsuggest = [\"dorp\", 3]\n[[upstreams.a.tools]]\nname = \"x\"\nrun = [\"x\"]\nsuggest = []\n",
         ),
+        (
+            "lines to be ignored in no preview",
+            "[[upstreams.a.tools]]\nname = \"x\"\nrun = [\"x\"]\npreview_ignore = [\"Reading\"]\n",
+        ),
         ("missing name and run", "[[upstreams.a.tools]]\ndescription = \"x\"\n"),
         (
             "names",

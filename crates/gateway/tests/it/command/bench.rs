@@ -43,11 +43,20 @@ pub(crate) async fn store_in(folder: &Path) -> Store {
     Store::connect(&url, ConnectOptions::default()).await.unwrap()
 }
 
-/// Our environment; a folder that has a `home` has its own.
+/// Our environment; a folder that has a `home` has its own, and one that has a `bin` finds programs there first.
 fn ambient(folder: &Path) -> Vec<Variable> {
-    let home = folder.join("home");
-    let own = home.exists().then(|| ("HOME".into(), home.into_os_string()));
-    std::env::vars_os().filter(|(name, _)| own.is_none() || name != "HOME").chain(own.clone()).collect()
+    let (home, bin) = (folder.join("home"), folder.join("bin"));
+    let mut own: Vec<Variable> = Vec::new();
+    if home.exists() {
+        own.push(("HOME".into(), home.into_os_string()));
+    }
+    if bin.exists() {
+        let path = std::env::var_os("PATH").unwrap();
+        let path = std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&path))).unwrap();
+        own.push(("PATH".into(), path));
+    }
+    let theirs = std::env::vars_os().filter(|(name, _)| !own.iter().any(|(known, _)| known == name));
+    theirs.chain(own.clone()).collect()
 }
 
 impl Bench {
