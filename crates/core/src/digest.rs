@@ -26,6 +26,12 @@ pub enum Domain {
     Nonce,
     /// A credential at rest.
     Credential,
+    /// A one-time sign-in code at rest.
+    SignIn,
+    /// A session of the page at rest.
+    PageSession,
+    /// What the page proves with that a change comes from itself.
+    PageProof,
     /// One row of the ledger.
     LedgerRow,
     /// The head of a ledger chain that has no rows.
@@ -44,6 +50,9 @@ impl Domain {
             Domain::Token => "countersign/token/v1",
             Domain::Nonce => "countersign/nonce/v1",
             Domain::Credential => "countersign/credential/v1",
+            Domain::SignIn => "countersign/sign-in/v1",
+            Domain::PageSession => "countersign/page-session/v1",
+            Domain::PageProof => "countersign/page-proof/v1",
             Domain::LedgerRow => "countersign/ledger-row/v1",
             Domain::LedgerGenesis => "countersign/ledger-genesis/v1",
         }

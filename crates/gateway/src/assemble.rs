@@ -63,6 +63,7 @@ impl Law {
             agent_auth: config.gateway.agent_auth,
             ttl: config.confirm.ttl,
             timeout: USUAL_TIMEOUT,
+            config: Arc::new(config.clone()),
             desk_url: around.desk_url.clone(),
             aliases: config.gateway.aliases.clone(),
             suggest: suggested(config),
@@ -94,6 +95,7 @@ pub fn assemble(
     let (tell, told) = mpsc::unbounded_channel();
     let keeper = Arc::new(Keeper::new(Arc::clone(&house), Vec::new()));
     house.kept_by(&keeper);
+    house.runs_are(&runs);
     let mut assembly = Assembly { around, store, ear: Arc::new(Ear(tell)), runs, written: Vec::new() };
     let (upstreams, terms, _) = assembly.build(config, &Upstreams::new())?;
     house.upstreams.store(Arc::new(upstreams));

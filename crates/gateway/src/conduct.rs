@@ -33,8 +33,8 @@ use crate::suggested::Suggesting;
 pub struct Conduct<'a> {
     /// What all lines share.
     pub house: &'a Arc<House>,
-    /// The request.
-    pub ctx: &'a Ctx,
+    /// The request; none where a person runs a plan from the desk, and no client listens.
+    pub ctx: Option<&'a Ctx>,
     /// Who asks.
     pub caller: Caller,
     /// The command name of our own answers.
@@ -60,7 +60,7 @@ pub async fn conduct(house: &Arc<House>, ctx: &Ctx, caller: Caller, asked: Asked
     };
     let conduct = Conduct {
         house,
-        ctx,
+        ctx: Some(ctx),
         caller,
         command: asked.command,
         wait_seconds: asked.wait_seconds,

@@ -21,6 +21,7 @@ use crate::law::Law;
 use crate::limits::Windows;
 use crate::metrics::Metrics;
 use crate::relist::Keeper;
+use crate::runs::Runs;
 use crate::schema::Schemas;
 use crate::upstreams::Upstream;
 
@@ -52,6 +53,7 @@ pub struct House {
     decided: broadcast::Sender<Option<PlanId>>,
     settled: watch::Sender<bool>,
     keeper: OnceLock<Weak<Keeper>>,
+    runs: OnceLock<Arc<Runs>>,
     lines: Mutex<Vec<Weak<Session>>>,
 }
 
@@ -72,6 +74,7 @@ impl House {
             decided: broadcast::channel(256).0,
             settled: watch::Sender::new(false),
             keeper: OnceLock::new(),
+            runs: OnceLock::new(),
             lines: Mutex::new(Vec::new()),
         }
     }
@@ -130,6 +133,11 @@ impl House {
             principal: Some(principal.clone()),
             ..PlanFilter::default()
         };
+        self.plans(wanted).await
+    }
+
+    /// Plans as they stand now, newest first: those whose time ran out are closed first.
+    pub async fn plans(&self, wanted: PlanFilter) -> Result<Vec<PlanRow>, StoreFault> {
         let rows = self.store.plans(wanted.clone()).await?;
         if !rows.iter().any(|row| self.is_late(row)) {
             return Ok(rows);
@@ -140,6 +148,11 @@ impl House {
 
     fn is_late(&self, row: &PlanRow) -> bool {
         matches!(row.state, PlanState::Pending | PlanState::Approved) && row.plan.expires <= self.now()
+    }
+
+    /// Closes what ran out, if anything did.
+    pub async fn sweep(&self) -> Result<(), StoreFault> {
+        if self.store.is_any_late(self.now()).await? { self.close_late().await } else { Ok(()) }
     }
 
     async fn close_late(&self) -> Result<(), StoreFault> {
@@ -195,6 +208,17 @@ impl House {
     /// The keeper of the catalogue.
     pub fn keeper(&self) -> Option<Arc<Keeper>> {
         self.keeper.get().and_then(Weak::upgrade)
+    }
+
+    /// Names the commands under way; once.
+    pub fn runs_are(&self, runs: &Arc<Runs>) {
+        // As with the keeper: the first stays.
+        let _ = self.runs.set(Arc::clone(runs));
+    }
+
+    /// The commands under way, for whoever stops them.
+    pub fn runs(&self) -> Option<&Arc<Runs>> {
+        self.runs.get()
     }
 
     /// Every upstream was tried once: lists are as complete as they get for now.

@@ -1,9 +1,10 @@
 //! The configured law as the house holds it: read once, swapped whole on reload, never half new.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::config::AgentAuth;
+use countersign_core::config::{AgentAuth, Config};
 use countersign_core::ids::FullName;
 use countersign_core::intent::Strictness;
 use countersign_core::mode::Mode;
@@ -26,6 +27,8 @@ pub struct Law {
     pub ttl: Duration,
     /// How long a call may take where no rule says.
     pub timeout: Duration,
+    /// The configuration it was read from, for whoever explains it.
+    pub config: Arc<Config>,
     /// Where a person decides, for `approve_url`; none without a desk.
     pub desk_url: Option<String>,
     /// Other names of our own tools.

@@ -45,7 +45,12 @@ impl Credential {
 
 const COLUMNS: &str = "credential_id, role, name, scopes, created, expires, revoked";
 
-fn decode(mut found: Found) -> Result<Credential, StoreFault> {
+/// The statement that finds a credential by its id.
+pub(crate) fn by_id_sql() -> String {
+    format!("SELECT {COLUMNS} FROM credentials WHERE credential_id = $1")
+}
+
+pub(crate) fn decode(mut found: Found) -> Result<Credential, StoreFault> {
     Ok(Credential {
         id: found.text()?.into(),
         role: found.word()?,

@@ -7,6 +7,7 @@ mod chance;
 mod changes;
 mod credentials;
 mod decisions;
+mod desk;
 mod engine;
 mod fault;
 mod grants;
@@ -29,6 +30,7 @@ pub use calls::{Ended, NotSpendable, OpenRefused, Opened, Outcome, RESULT_LIMIT}
 pub use changes::Changed;
 pub use credentials::{Credential, secret_digest};
 pub use decisions::{DecideRefused, Decided, NotDecided, Paused};
+pub use desk::{DeskSession, page_proof, session_digest, sign_in_digest};
 pub use fault::{Doing, FaultKind, StoreFault};
 pub use grants::{GrantRow, Grants};
 pub use ledger::{Entry, Filter, Row};

@@ -26,6 +26,12 @@ const STEPS: &[Step] = &[
         sqlite: include_str!("../migrations/sqlite/0002-lines.sql"),
         postgres: include_str!("../migrations/postgres/0002-lines.sql"),
     },
+    Step {
+        version: 3,
+        name: "desk",
+        sqlite: include_str!("../migrations/sqlite/0003-desk.sql"),
+        postgres: include_str!("../migrations/postgres/0003-desk.sql"),
+    },
 ];
 
 /// The newest version this program knows.

@@ -207,6 +207,41 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Whether some plan's time ran out unnoticed.
+    pub async fn is_any_late(&self, now: Timestamp) -> Result<bool, StoreFault> {
+        self.read(move |view| {
+            let sql = "SELECT plan_id FROM plans WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT 1";
+            Ok(view.one(sql, &cells![now])?.is_some())
+        })
+        .await
+    }
+
+    /// Keeps one more token of an approved plan, for a person who runs it from the desk; false where it is not approved.
+    pub async fn lend_token(&self, plan: &PlanId, token: Digest, now: Timestamp) -> Result<bool, StoreFault> {
+        let plan = plan.clone();
+        self.write(move |tx| {
+            let added = tx.execute(
+                "INSERT INTO tokens (token, plan_id, expires)
+                 SELECT $1, plan_id, expires FROM plans WHERE plan_id = $2 AND state = 'approved' AND expires > $3",
+                &cells![token, plan.as_str(), now],
+            )?;
+            Ok(added > 0)
+        })
+        .await
+    }
+
+    /// The plan of the same tool that was approved last, before this one.
+    pub async fn approved_before(&self, plan: &Plan) -> Result<Option<PlanRow>, StoreFault> {
+        let values = cells![plan.tool.to_string(), plan.id.as_str()];
+        let sql = format!(
+            "SELECT {COLUMNS} FROM plans WHERE tool = $1 AND plan_id < $2 AND approval IS NOT NULL
+              ORDER BY plan_id DESC LIMIT 1"
+        );
+        self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
+    }
+}
+
 /// The open plan of this hash, or a new one; none where too many are pending. The first statement also makes replicas that hold plans of one principal
 /// wait for each other, so that none of them counts too few.
 fn find_place(

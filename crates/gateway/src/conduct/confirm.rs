@@ -258,18 +258,18 @@ impl Conduct<'_> {
             "message": question(plan, &self.house.redactor),
             "requestedSchema": {"type": "object", "properties": {}},
         }));
-        if !self.ctx.can_ask("elicitation/create", Some(&params)) {
+        let Some(ctx) = self.ctx.filter(|ctx| ctx.can_ask("elicitation/create", Some(&params))) else {
             return false;
-        }
+        };
         // Whoever answers first decides: a person elsewhere need not wait for a host that shows nothing.
         let decided = crate::waiting::until_decided(
             self.house,
-            self.ctx,
+            ctx,
             &holding.plan_id,
             HOST_PATIENCE.as_secs_f64(),
         );
         let answer = tokio::select! {
-            answer = self.ctx.ask("elicitation/create", Some(&params)) => answer,
+            answer = ctx.ask("elicitation/create", Some(&params)) => answer,
             decided = decided => return decided,
         };
         let Ok(answer) = answer else { return false };
@@ -293,7 +293,8 @@ impl Conduct<'_> {
     /// Waits for a decision as long as the call allows, with progress meanwhile; true once there is one.
     pub(super) async fn waited(&self, holding: &Holding) -> bool {
         let Some(seconds) = self.wait_seconds.filter(|seconds| *seconds > 0.0) else { return false };
-        crate::waiting::until_decided(self.house, self.ctx, &holding.plan_id, seconds).await
+        let Some(ctx) = self.ctx else { return false };
+        crate::waiting::until_decided(self.house, ctx, &holding.plan_id, seconds).await
     }
 }
 

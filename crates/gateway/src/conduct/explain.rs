@@ -44,7 +44,7 @@ impl Conduct<'_> {
         (talk.relay, talk.questions) = (None, Questions::PassThrough);
         let result = tokio::select! {
             result = upstream.call(Errand::dry_run(look), talk) => result,
-            () = self.ctx.cancelled() => return Err("the client cancelled the call".to_owned()),
+            () = self.cancelled() => return Err("the client cancelled the call".to_owned()),
         };
         let result = result.map_err(|fault| match fault {
             UpstreamFault::Rpc(error) => error.message(),

@@ -78,7 +78,7 @@ impl Conduct<'_> {
         let call = upstream.call(errand, self.talk(upstream.as_ref(), permit.timeout()));
         tokio::select! {
             sent = call => sent,
-            () = self.ctx.cancelled() => Err(UpstreamFault::Unavailable {
+            () = self.cancelled() => Err(UpstreamFault::Unavailable {
                 why: "the client cancelled the call".to_owned(),
                 sent: Sent::Unknown,
             }),
@@ -88,7 +88,18 @@ impl Conduct<'_> {
     /// How this request speaks with an upstream: progress back to its client, questions in the client's era.
     pub(super) fn talk(&self, upstream: &dyn Upstream, timeout: Option<std::time::Duration>) -> Talk {
         let wait = timeout.unwrap_or(self.house.law.load().timeout);
-        Talk::between(self.ctx, upstream, wait)
+        match self.ctx {
+            Some(ctx) => Talk::between(ctx, upstream, wait),
+            None => Talk::alone(wait),
+        }
+    }
+
+    /// Ends when the client gives up; where there is none, never.
+    pub(super) async fn cancelled(&self) {
+        match self.ctx {
+            Some(ctx) => ctx.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     async fn close(

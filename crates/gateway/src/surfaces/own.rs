@@ -110,7 +110,7 @@ async fn series(
         }
     };
     let conduct =
-        Conduct { house, ctx, caller: caller.clone(), command: name.to_owned(), wait_seconds, rest: None };
+        Conduct { house, ctx: Some(ctx), caller: caller.clone(), command: name.to_owned(), wait_seconds, rest: None };
     if name == "draft_plan" {
         return Ok(conduct.draft_series(AskedSeries::read(given)?).await);
     }
