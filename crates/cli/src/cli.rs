@@ -19,6 +19,7 @@ use crate::commands::pack::{self, Pack};
 use crate::commands::plans::Plans;
 use crate::commands::policy::Policy;
 use crate::commands::reject::Reject;
+use crate::commands::open::Open;
 use crate::commands::serve::Serve;
 use crate::commands::token::Token;
 use crate::commands::tools::Tools;
@@ -112,6 +113,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work"
     )]
     Serve(Serve),
+    /// Open the desk in your browser, signed in
+    #[command(after_help = crate::commands::open::EXAMPLES)]
+    Open(Open),
     /// Measure what governing a call costs, against calling directly
     #[command(after_help = bench::EXAMPLES)]
     Bench(Bench),
@@ -150,6 +154,7 @@ impl Command {
             Command::Upstreams(upstreams) => upstreams.path(),
             Command::Token(token) => token.path(),
             Command::Serve(_) => "serve",
+            Command::Open(_) => "open",
             Command::Bench(_) => "bench",
             Command::BenchEcho(_) => "bench-echo",
             Command::Pack(pack) => pack.name().command,

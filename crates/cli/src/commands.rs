@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod init;
+pub(crate) mod open;
 pub(crate) mod pack;
 pub(crate) mod plans;
 pub(crate) mod policy;
@@ -40,6 +41,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
         Command::Upstreams(args) => upstreams::run(args, cli, voice),
         Command::Token(args) => token::run(args, cli, voice),
         Command::Serve(args) => serve::run(args, cli),
+        Command::Open(args) => open::run(args, cli, voice),
         Command::Bench(args) => bench::run(args, voice),
         Command::BenchEcho(args) => bench::run_echo(args),
         Command::Version => version::run(),

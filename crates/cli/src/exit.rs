@@ -84,6 +84,7 @@ pub(crate) fn of(refusal: &Refusal) -> Exit {
         | Code::StepFailed
         | Code::GrantForbidden
         | Code::CredentialRequired
+        | Code::OriginForbidden
         | Code::ConfigInvalid
         | Code::LedgerTampered
         | Code::NotFound

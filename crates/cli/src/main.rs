@@ -2,6 +2,7 @@
 //! The only room that prints, reads the environment or exits; it decides nothing the law decides.
 
 mod answer;
+mod browser;
 mod cli;
 mod commands;
 mod config_change;

@@ -208,6 +208,11 @@ registry! {
         meaning: "a credential is needed, or the one given is unknown, expired or revoked", retry: No,
         reasons: ["credential_required", "credential_invalid"], next: [UseHumanCredential]
     }
+    OriginForbidden = "E_ORIGIN_FORBIDDEN" {
+        meaning: "the request's host, origin or proof is not that of the desk's own page", retry: No,
+        reasons: ["origin_forbidden", "host_forbidden", "site_forbidden", "page_required", "csrf_invalid", "header_invalid"],
+        next: [UseHumanCredential, Stop]
+    }
     ConfigInvalid = "E_CONFIG_INVALID" {
         meaning: "the configuration can't be used as it is", retry: No,
         reasons: ["config_invalid", "config_unreadable", "tests_failed"], next: [FixConfig]

@@ -2,6 +2,7 @@
 //! Chooses nothing that the gate decides; a failure on the way refuses.
 
 mod confirm;
+pub mod desk;
 mod explain;
 mod run;
 pub mod series;

@@ -191,6 +191,12 @@ impl House {
         lines.iter().filter_map(Weak::upgrade).filter(|line| !line.is_ended()).collect()
     }
 
+    /// What the program on the line of a session calls itself, where it is on the line.
+    pub fn host_of(&self, session: &SessionId) -> Option<serde_json::Value> {
+        let line = self.lines().into_iter().find(|line| line.id().as_str() == session.as_str())?;
+        line.client().info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok())
+    }
+
     /// The one upstream that is served under its own names, where the configuration says so.
     pub fn bare_upstream(&self) -> Option<Arc<dyn Upstream>> {
         if !self.catalog.load().is_bare() {

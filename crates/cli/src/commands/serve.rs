@@ -1,5 +1,6 @@
 //! `countersign serve`: the gateway on stdio or HTTP. Stdout carries protocol only; everything for people goes to stderr.
 
+mod listen;
 mod reload;
 
 use std::io::Write as _;
@@ -21,6 +22,7 @@ use countersign_gateway::service::Face;
 use countersign_store::{ConnectOptions, ReadRows, Store, StoreUrl};
 use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions, listen_http};
 
+use self::listen::Listeners;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file::{self, ConfigFiles};
@@ -217,34 +219,44 @@ impl Served {
                 recovered.plans.len()
             ));
         }
-        let built = assemble(&self.config, store.clone(), self.around);
+        let openness = self.config.gateway.agent_auth;
+        if let Some(address) = self.http {
+            refuse_open(address, openness)?;
+        }
+        let mut listeners = Listeners::take(self.http, &self.config).await?;
+        let around = Surroundings { desk_url: listeners.desk_url.clone(), ..self.around };
+        let built = assemble(&self.config, store.clone(), around);
         let (house, keeper, assembly) = built.map_err(|cannot| {
             let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
             Trouble::refused(refusal, "countersign policy check")
         })?;
         countersign_gateway::replicas::join(&house);
         tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&house), keeper, assembly));
-        let openness = self.config.gateway.agent_auth;
+        let opened = listeners.open_desk(&house, &store).await;
         let face = Face::new(Arc::clone(&house), self.local, openness);
         let mut serve = ServeOptions::new(SealKey::random());
         serve.limits = frame_limits(&self.config);
-        let ended = match self.http {
+        let ended = match listeners.hosts {
             None => {
                 let options = StdioOptions::new(serve, wire::SessionId::new(self.session.as_str()));
                 wire::serve_stdio(Arc::new(face), options).await
             }
-            Some(address) => {
-                refuse_open(address, openness)?;
-                let (router, front) = http::routes(Arc::clone(&house), face, HttpOptions::loopback(serve));
-                let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
-                    let refusal =
-                        Refusal::new(Code::StoreUnavailable, format!("can't listen on {address}: {error}"));
-                    Trouble::refused(refusal, "name a free address: countersign serve --http 127.0.0.1:0")
-                })?;
+            Some(listener) => {
+                let (mut router, front) =
+                    http::routes(Arc::clone(&house), face, HttpOptions::loopback(serve));
                 let local =
                     listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
                 banner(&format!("listening on http://{local}/mcp"));
-                let served = listen_http(listener, router, stopped()).await;
+                let desk = opened.map(|(desk, pages)| {
+                    router = pages.map_or_else(|| router.clone(), |pages| router.clone().merge(pages));
+                    desk
+                });
+                let until = async move {
+                    stopped().await;
+                    // Pages that listen would keep the listener open.
+                    desk.iter().for_each(|desk| desk.close());
+                };
+                let served = listen_http(listener, router, until).await;
                 front.shutdown().await;
                 served
             }
