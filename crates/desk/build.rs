@@ -1,5 +1,4 @@
 //! Lists the files of the page, so that the binary carries each of them; nothing is compiled or fetched.
-#![expect(clippy::print_stdout, reason = "a build script speaks to cargo on stdout")]
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,7 +18,8 @@ fn main() -> io::Result<()> {
         }
     }
     names.sort();
-    let mut text = String::from("/// The page's files by name.\npub(crate) static FILES: &[(&str, &[u8])] = &[\n");
+    let mut text =
+        String::from("/// The page's files by name.\npub(crate) static FILES: &[(&str, &[u8])] = &[\n");
     for name in names {
         let path = Path::new(&here).join("page").join(&name);
         writeln!(text, "    ({name:?}, include_bytes!({path:?})),").map_err(io::Error::other)?;

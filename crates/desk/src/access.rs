@@ -255,7 +255,8 @@ fn is_reading(method: &Method) -> bool {
 fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, No> {
     let Some(value) = text(headers, header::AUTHORIZATION.as_str())? else { return Ok(None) };
     let token = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let (_, token) = token.ok_or_else(|| nobody("the credential must be given as Authorization: Bearer …"))?;
+    let (_, token) =
+        token.ok_or_else(|| nobody("the credential must be given as Authorization: Bearer …"))?;
     Ok(Some(Secret::new(token.trim())))
 }
 
@@ -309,5 +310,8 @@ pub(crate) fn set_cookie(gate: &Gate, session: Option<(&Secret, i64)>) -> Option
     let (value, age) = session.map_or(("", 0), |(secret, age)| (secret.expose(), age));
     let secure = if gate.is_secure() { "; Secure" } else { "" };
     let name = gate.cookie();
-    HeaderValue::from_str(&format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")).ok()
+    HeaderValue::from_str(&format!(
+        "{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}"
+    ))
+    .ok()
 }

@@ -106,7 +106,8 @@ pub(crate) fn word<T: std::str::FromStr>(name: &str, text: Option<&str>) -> Resu
 where
     T::Err: std::fmt::Display,
 {
-    text.map(|text| text.parse::<T>().map_err(|why| invalid(name, format_args!("is wrong: {why}")))).transpose()
+    text.map(|text| text.parse::<T>().map_err(|why| invalid(name, format_args!("is wrong: {why}"))))
+        .transpose()
 }
 
 /// How many, within bounds.

@@ -16,7 +16,8 @@ pub fn secret(prefix: &str) -> Option<Secret> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut bytes = [0; LETTERS];
     SystemRandom::new().fill(&mut bytes).ok()?;
-    let letters = bytes.iter().filter_map(|byte| ALPHABET.get(usize::from(byte % 64)).map(|b| char::from(*b)));
+    let letters =
+        bytes.iter().filter_map(|byte| ALPHABET.get(usize::from(byte % 64)).map(|b| char::from(*b)));
     Some(Secret::new(format!("{prefix}{}", letters.collect::<String>())))
 }
 

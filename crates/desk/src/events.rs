@@ -81,6 +81,7 @@ impl Bell {
                 house: Arc::clone(&self.house),
                 sender: self.sender.clone(),
                 known: Known::default(),
+                began: self.house.now(),
                 upstreams: None,
                 runs: None,
             };
@@ -117,6 +118,7 @@ struct Look {
     house: Arc<House>,
     sender: broadcast::Sender<Arc<Event>>,
     known: Known,
+    began: Timestamp,
     upstreams: Option<HashMap<String, (String, u32)>>,
     runs: Option<HashMap<String, &'static str>>,
 }
@@ -157,8 +159,9 @@ impl Look {
         let mut rows = self.house.store.activity(filter).await.ok()?.rows;
         rows.reverse();
         let latest = rows.iter().map(|row| row.time).max();
-        for row in rows.iter().filter(|row| row.time >= since || self.sender.receiver_count() > 0) {
-            if self.known.is_new(&row.id) {
+        for row in &rows {
+            // What was there before anybody listened is no news.
+            if self.known.is_new(&row.id) && row.time >= self.began {
                 for event in told_of(row) {
                     // Nobody listening any more is no fault.
                     let _ = self.sender.send(Arc::new(event));
@@ -179,7 +182,8 @@ impl Look {
             .collect();
         if let Some(before) = self.upstreams.replace(now.clone()) {
             for (name, (state, restarts)) in now.iter().filter(|(name, is)| before.get(*name) != Some(*is)) {
-                let data = json!({"kind": "upstream.changed", "name": name, "state": state, "restarts": restarts});
+                let data =
+                    json!({"kind": "upstream.changed", "name": name, "state": state, "restarts": restarts});
                 let _ = self.sender.send(Arc::new(Event { row: None, name: "upstream", data }));
             }
         }
@@ -201,16 +205,14 @@ fn told_of(row: &Row) -> Vec<Event> {
     let event = |name: &'static str, data: Value| Event { row: Some(row.id.clone()), name, data };
     let detail = row.detail.as_ref().map(|detail| detail.value()).unwrap_or_default();
     let action = detail.get("action").and_then(Value::as_str).unwrap_or_default();
-    let about = |kind: String| {
-        json!({"kind": kind, "action": action, "entity_id": detail.get("entity_id"), "ledger_id": row.id})
-    };
+    let about = |kind: String| json!({"kind": kind, "action": action, "entity_id": detail.get("entity_id"), "ledger_id": row.id});
     if let Some(plan) = &row.plan_id {
         let what = match (row.kind, row.status) {
+            (_, RowStatus::Refused) => "refused",
             (RowKind::Approval | RowKind::Decision, _) => "decided",
             (_, RowStatus::Pending) => "pending",
             (_, RowStatus::Allowed) => "executing",
             (_, RowStatus::Success | RowStatus::Error) => "executed",
-            (_, RowStatus::Refused) => "refused",
         };
         let data = json!({"kind": format!("plan.{what}"), "plan_id": plan, "action": action, "status": row.status, "ledger_id": row.id});
         events.push(event("plan", data));
@@ -223,7 +225,10 @@ fn told_of(row: &Row) -> Vec<Event> {
                 row.upstream.as_ref().map(AsRef::as_ref).unwrap_or_default(),
                 row.tool.as_ref().map(AsRef::as_ref).unwrap_or_default()
             );
-            events.push(event("tool", json!({"kind": format!("tool.{action}"), "name": name, "ledger_id": row.id})));
+            events.push(event(
+                "tool",
+                json!({"kind": format!("tool.{action}"), "name": name, "ledger_id": row.id}),
+            ));
         }
         (RowKind::Decision, "grant") => events.push(event("grant", about(format!("grant.{action}")))),
         (RowKind::Decision, "principal") => events.push(event("pause", about(format!("pause.{action}")))),

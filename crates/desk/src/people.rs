@@ -111,7 +111,10 @@ pub(crate) async fn me(person: Person) -> Outcome<Me> {
 }
 
 /// `POST /session`
-pub(crate) async fn sign_in(State(desk): State<Arc<Desk>>, Body(asked): Body<SignIn>) -> Result<Response, No> {
+pub(crate) async fn sign_in(
+    State(desk): State<Arc<Desk>>,
+    Body(asked): Body<SignIn>,
+) -> Result<Response, No> {
     let (store, now) = (&desk.house.store, desk.house.now());
     let session = chance::secret("").ok_or_else(no_chance)?;
     let until = now.checked_add(SESSION).unwrap_or(now);

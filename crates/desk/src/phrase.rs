@@ -1,7 +1,7 @@
 //! Pass phrases: Argon2id, with the parameters its text carries. Never stored, never compared byte by byte.
 
-use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use argon2::Argon2;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use countersign_core::ids::{CredentialId, Secret};
 
 /// What is kept of a pass phrase; none where the system has no randomness.

@@ -113,9 +113,15 @@ pub(crate) fn all() -> Vec<Route> {
     use Verb::{Delete, Get, Post};
     vec![
         Route::new(Get, "/me", "me", "Who is signed in", people::me).tells::<people::Me>(),
-        Route::new(Post, "/me/passphrase", "set_passphrase", "Set a pass phrase to sign in with", people::set_phrase)
-            .body::<people::NewPhrase>()
-            .tells::<people::PhraseSet>(),
+        Route::new(
+            Post,
+            "/me/passphrase",
+            "set_passphrase",
+            "Set a pass phrase to sign in with",
+            people::set_phrase,
+        )
+        .body::<people::NewPhrase>()
+        .tells::<people::PhraseSet>(),
         Route::new(Post, "/session", "sign_in", "Sign the page in", people::sign_in)
             .body::<people::SignIn>()
             .tells::<people::Me>()
@@ -125,9 +131,15 @@ pub(crate) fn all() -> Vec<Route> {
         Route::new(Get, "/plans", "list_plans", "Plans, newest first", plans::list)
             .query::<plans::Wanted>()
             .tells::<plans::Plans>(),
-        Route::new(Post, "/plans/decide", "decide_plans", "Decide a burst of plans, each for itself", decide::burst)
-            .body::<decide::Burst>()
-            .tells::<decide::Results>(),
+        Route::new(
+            Post,
+            "/plans/decide",
+            "decide_plans",
+            "Decide a burst of plans, each for itself",
+            decide::burst,
+        )
+        .body::<decide::Burst>()
+        .tells::<decide::Results>(),
         Route::new(Get, "/plans/{id}", "get_plan", "One plan, whole, with its story", plans::one)
             .tells::<plans::One>(),
         Route::new(Post, "/plans/{id}/approve", "approve_plan", "Agree to a plan", decide::approve)
@@ -145,19 +157,37 @@ pub(crate) fn all() -> Vec<Route> {
         Route::new(Get, "/activity", "list_activity", "Rows of the ledger, newest first", activity::list)
             .query::<activity::Wanted>()
             .tells::<activity::Activities>(),
-        Route::new(Get, "/activity/summary", "summarize_activity", "What happened, counted", activity::summary)
-            .query::<activity::Period>()
-            .tells::<activity::Summary>(),
-        Route::new(Get, "/activity/export", "export_activity", "Rows as text, oldest first", activity::export)
-            .query::<activity::Exported>()
-            .streams(&["application/jsonl", "text/csv"]),
+        Route::new(
+            Get,
+            "/activity/summary",
+            "summarize_activity",
+            "What happened, counted",
+            activity::summary,
+        )
+        .query::<activity::Period>()
+        .tells::<activity::Summary>(),
+        Route::new(
+            Get,
+            "/activity/export",
+            "export_activity",
+            "Rows as text, oldest first",
+            activity::export,
+        )
+        .query::<activity::Exported>()
+        .streams(&["application/jsonl", "text/csv"]),
         Route::new(Get, "/activity/{id}", "get_activity", "One row", activity::one).tells::<activity::One>(),
         Route::new(Get, "/tools", "list_tools", "Tools, and what each needs", tools::list)
             .query::<tools::Wanted>()
             .tells::<tools::Tools>(),
         Route::new(Get, "/tools/{name}", "get_tool", "One tool, whole", tools::one).tells::<tools::One>(),
-        Route::new(Get, "/tools/{name}/diff", "diff_tool", "What was accepted, and what is said now", tools::diff)
-            .tells::<tools::Difference>(),
+        Route::new(
+            Get,
+            "/tools/{name}/diff",
+            "diff_tool",
+            "What was accepted, and what is said now",
+            tools::diff,
+        )
+        .tells::<tools::Difference>(),
         Route::new(Post, "/tools/{name}/approve", "approve_tool", "Accept a definition", tools::approve)
             .body::<tools::Looked>()
             .tells::<tools::Accepted>()
@@ -173,21 +203,35 @@ pub(crate) fn all() -> Vec<Route> {
             .may(&[404, 422]),
         Route::new(Delete, "/grants/{id}", "revoke_grant", "Take a grant back", grants::revoke)
             .tells::<grants::Revoked>(),
-        Route::new(Get, "/credentials", "list_credentials", "Credentials, without secrets", credentials::list)
-            .tells::<credentials::Credentials>(),
+        Route::new(
+            Get,
+            "/credentials",
+            "list_credentials",
+            "Credentials, without secrets",
+            credentials::list,
+        )
+        .tells::<credentials::Credentials>(),
         Route::new(Post, "/credentials", "make_credential", "Make a credential", credentials::make)
             .body::<credentials::New>()
             .tells::<credentials::Made>(),
         Route::new(Delete, "/credentials/{id}", "revoke_credential", "End a credential", credentials::revoke)
             .tells::<credentials::Revoked>(),
-        Route::new(Get, "/policy", "get_policy", "The rules in force", policy::rules).tells::<policy::Policy>(),
-        Route::new(Post, "/policy/explain", "explain_policy", "What the law makes of a call", policy::explain)
-            .body::<policy::Question>()
-            .tells::<policy::Answer>(),
+        Route::new(Get, "/policy", "get_policy", "The rules in force", policy::rules)
+            .tells::<policy::Policy>(),
+        Route::new(
+            Post,
+            "/policy/explain",
+            "explain_policy",
+            "What the law makes of a call",
+            policy::explain,
+        )
+        .body::<policy::Question>()
+        .tells::<policy::Answer>(),
         Route::new(Get, "/runs", "list_runs", "Calls in the background", runs::list)
             .query::<runs::Wanted>()
             .tells::<runs::Runs>(),
-        Route::new(Get, "/runs/{id}", "get_run", "One run with its last lines", runs::one).tells::<runs::One>(),
+        Route::new(Get, "/runs/{id}", "get_run", "One run with its last lines", runs::one)
+            .tells::<runs::One>(),
         Route::new(Post, "/runs/{id}/stop", "stop_run", "Stop a run", runs::stop)
             .tells::<runs::Stopping>()
             .may(&[409]),

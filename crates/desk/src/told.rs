@@ -15,6 +15,7 @@ pub(crate) type Outcome<T> = Result<Told<T>, No>;
 
 /// It went well.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub(crate) struct Told<T> {
     success: Yes,
     data: T,
@@ -98,7 +99,11 @@ impl From<Refusal> for No {
 
 impl From<StoreFault> for No {
     fn from(fault: StoreFault) -> Self {
-        tracing::error!(incident = fault.incident(), fault = fault.inside(), "the desk could not use the store");
+        tracing::error!(
+            incident = fault.incident(),
+            fault = fault.inside(),
+            "the desk could not use the store"
+        );
         fault.refusal().into()
     }
 }
@@ -158,9 +163,11 @@ impl IntoResponse for No {
 pub(crate) fn status(code: Code) -> StatusCode {
     match code {
         Code::CredentialRequired => StatusCode::UNAUTHORIZED,
-        Code::OriginForbidden | Code::RoleForbidden | Code::ScopeForbidden | Code::ModeForbidden | Code::RuleDenied => {
-            StatusCode::FORBIDDEN
-        }
+        Code::OriginForbidden
+        | Code::RoleForbidden
+        | Code::ScopeForbidden
+        | Code::ModeForbidden
+        | Code::RuleDenied => StatusCode::FORBIDDEN,
         Code::PlanNotFound | Code::NotFound | Code::ToolNotFound | Code::SnapshotNotFound => {
             StatusCode::NOT_FOUND
         }

@@ -9,10 +9,12 @@ mod policy;
 
 pub use activity::{Activity, ActivityMetadata, activity};
 pub use catalog::{
-    PinDefinition, PinView, RunView, ToolView, UpstreamView, condition, deciding_rule, explained, pin, runs_as,
-    run_view, stands, tool, upstream, why_down,
+    PinDefinition, PinView, RunView, ToolView, UpstreamView, condition, deciding_rule, explained, pin,
+    run_view, runs_as, stands, tool, upstream, why_down,
 };
-pub use grants::{CredentialView, GrantView, credential, credential_state, grant, grant_arguments, grant_state};
+pub use grants::{
+    CredentialView, GrantView, credential, credential_state, grant, grant_arguments, grant_state,
+};
 pub use plan::{ConfirmView, PlanView, PreviewView, StepView, plan, plan_state, step_arguments};
 pub use policy::{RuleView, rules};
 

@@ -36,9 +36,11 @@ pub enum Cards {
 }
 
 impl Cards {
-    /// What the client of this request says: in its session, or with the request itself in the stateless era.
-    pub fn of(ctx: &Ctx) -> Self {
-        let declared = ctx.client().capabilities.as_deref().is_some_and(declares);
+    /// What the client of this request says: in its session, or with the request itself in the stateless era. Where a
+    /// person runs a plan from the desk there is none.
+    pub fn of<'c>(ctx: impl Into<Option<&'c Ctx>>) -> Self {
+        let ctx: Option<&Ctx> = ctx.into();
+        let declared = ctx.is_some_and(|ctx| ctx.client().capabilities.as_deref().is_some_and(declares));
         if declared { Self::Shown } else { Self::Hidden }
     }
 }

@@ -110,7 +110,12 @@ impl Talk {
 impl Talk {
     /// A request nobody listens to: no progress, and questions of the upstream are answered by nobody.
     pub fn alone(wait: Duration) -> Self {
-        Self { deadline: Deadline::Quiet(wait), relay: None, questions: Questions::PassThrough, identity: None }
+        Self {
+            deadline: Deadline::Quiet(wait),
+            relay: None,
+            questions: Questions::PassThrough,
+            identity: None,
+        }
     }
 }
 

@@ -211,7 +211,8 @@ impl Store {
     /// Whether some plan's time ran out unnoticed.
     pub async fn is_any_late(&self, now: Timestamp) -> Result<bool, StoreFault> {
         self.read(move |view| {
-            let sql = "SELECT plan_id FROM plans WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT 1";
+            let sql =
+                "SELECT plan_id FROM plans WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT 1";
             Ok(view.one(sql, &cells![now])?.is_some())
         })
         .await

@@ -51,7 +51,11 @@ async fn open(args: &Open, store: &Store, url: &StoreUrl, voice: Voice) -> Outco
     let fault = |fault| records::trouble(&fault, url);
     let desk = match &args.url {
         Some(desk) => checked(desk)?,
-        None => store.desk_url().await.map_err(fault)?.ok_or_else(|| nowhere("no gateway has served a desk here yet"))?,
+        None => store
+            .desk_url()
+            .await
+            .map_err(fault)?
+            .ok_or_else(|| nowhere("no gateway has served a desk here yet"))?,
     };
     if !answers(&desk) {
         return Err(nowhere(&format!("nothing answers at `{}`", visible(&desk))));
@@ -80,7 +84,9 @@ async fn open(args: &Open, store: &Store, url: &StoreUrl, voice: Voice) -> Outco
         .with("expires_at", exact(until));
     answer.warnings = person.warnings;
     if !opened {
-        answer.warnings.push("the link works once, within a minute; whoever opens it decides as you".to_owned());
+        answer
+            .warnings
+            .push("the link works once, within a minute; whoever opens it decides as you".to_owned());
     }
     Ok(answer)
 }
@@ -96,7 +102,9 @@ fn checked(desk: &str) -> Result<String, Trouble> {
     let host = host.map(|host| host.trim_end_matches('/'));
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
     match host {
-        Some(host) if !host.is_empty() && host.chars().all(plain) => Ok(desk.trim_end_matches('/').to_owned()),
+        Some(host) if !host.is_empty() && host.chars().all(plain) => {
+            Ok(desk.trim_end_matches('/').to_owned())
+        }
         _ => {
             let message = format!("`{}` is no address of a desk", visible(desk));
             Err(Trouble::usage("invalid_value", message, "countersign open --url http://127.0.0.1:7878"))

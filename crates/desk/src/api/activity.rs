@@ -24,6 +24,7 @@ use crate::views::{self, Activity};
 /// Which rows are wanted. Whatever is left out does not matter.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ActivityQuery")]
 pub(crate) struct Wanted {
     /// What they are about: call, decision, approval, mode, tool_change, config, memory, pack, system.
     r#type: Option<String>,
@@ -73,7 +74,9 @@ impl Wanted {
             None => (None, None),
         };
         let cursor = match self.cursor.as_deref() {
-            Some(text) => Some(text.parse().map_err(|why| invalid("cursor", format_args!("is wrong: {why}")))?),
+            Some(text) => {
+                Some(text.parse().map_err(|why| invalid("cursor", format_args!("is wrong: {why}")))?)
+            }
             None => None,
         };
         Ok(Filter {
@@ -98,6 +101,7 @@ impl Wanted {
 
 /// Some rows, newest first.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ActivityList")]
 pub(crate) struct Activities {
     /// The rows.
     activities: Vec<Activity>,
@@ -120,6 +124,7 @@ pub(crate) async fn list(
 
 /// One row.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ActivityAnswer")]
 pub(crate) struct One {
     /// The row.
     activity: Activity,
@@ -135,6 +140,7 @@ pub(crate) async fn one(State(desk): State<Arc<Desk>>, _: Person, Named(id): Nam
 /// What a summary is of.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "SummaryQuery")]
 pub(crate) struct Period {
     /// How far back, such as `24h` or `7d`; `24h` if left out.
     period: Option<String>,
@@ -208,6 +214,7 @@ pub(crate) async fn summary(
 /// What is exported, and how. The filters are those of the list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ExportQuery")]
 pub(crate) struct Exported {
     /// `jsonl` or `csv`; `jsonl` if left out.
     format: Option<String>,
@@ -246,7 +253,9 @@ pub(crate) async fn export(
     Query(asked): Query<Exported>,
 ) -> Result<Response, No> {
     let (format, kind, name) = match asked.format.as_deref() {
-        None | Some("jsonl") => (Format::Jsonl, "application/jsonl", "attachment; filename=\"activity.jsonl\""),
+        None | Some("jsonl") => {
+            (Format::Jsonl, "application/jsonl", "attachment; filename=\"activity.jsonl\"")
+        }
         Some("csv") => (Format::Csv, "text/csv; charset=utf-8", "attachment; filename=\"activity.csv\""),
         Some(_) => return Err(invalid("format", "must be jsonl or csv").into()),
     };

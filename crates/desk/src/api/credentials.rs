@@ -24,6 +24,7 @@ use crate::views::{self, CredentialView};
 
 /// Every credential, newest first.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CredentialList")]
 pub(crate) struct Credentials {
     /// Them, without their secrets.
     credentials: Vec<CredentialView>,
@@ -38,6 +39,7 @@ pub(crate) async fn list(State(desk): State<Arc<Desk>>, _: Person) -> Outcome<Cr
 /// A credential to be made.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewCredential")]
 pub(crate) struct New {
     /// `agent` or `human`.
     role: String,
@@ -55,6 +57,7 @@ pub(crate) struct New {
 
 /// A credential that was made.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CredentialMade")]
 pub(crate) struct Made {
     /// It, without its secret.
     credential: CredentialView,
@@ -65,7 +68,11 @@ pub(crate) struct Made {
 }
 
 /// `POST /credentials`
-pub(crate) async fn make(State(desk): State<Arc<Desk>>, person: Person, Body(new): Body<New>) -> Outcome<Made> {
+pub(crate) async fn make(
+    State(desk): State<Arc<Desk>>,
+    person: Person,
+    Body(new): Body<New>,
+) -> Outcome<Made> {
     let now = desk.house.now();
     let role: Role = new.role.parse().map_err(|_| invalid("role", "must be agent or human"))?;
     let id = CredentialId::mint(now, chance::bits());
@@ -90,8 +97,9 @@ pub(crate) async fn make(State(desk): State<Arc<Desk>>, person: Person, Body(new
         Role::Human => "csg_human_",
         Role::Agent => "csg_agent_",
     };
-    let secret = chance::secret(kind)
-        .ok_or_else(|| Refusal::new(Code::StoreUnavailable, "there is no randomness to make a secret from"))?;
+    let secret = chance::secret(kind).ok_or_else(|| {
+        Refusal::new(Code::StoreUnavailable, "there is no randomness to make a secret from")
+    })?;
     let store = &desk.house.store;
     let ledger_id = store.add_credential(&made, secret_digest(&secret), &person.name, now).await?;
     told(Made {
@@ -142,6 +150,7 @@ fn check_name(made: &Credential, all: &[Credential]) -> Result<(), String> {
 
 /// A credential that was ended.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CredentialRevoked")]
 pub(crate) struct Revoked {
     /// Its id.
     credential_id: String,
@@ -150,7 +159,11 @@ pub(crate) struct Revoked {
 }
 
 /// `DELETE /credentials/{id}`
-pub(crate) async fn revoke(State(desk): State<Arc<Desk>>, person: Person, Named(id): Named) -> Outcome<Revoked> {
+pub(crate) async fn revoke(
+    State(desk): State<Arc<Desk>>,
+    person: Person,
+    Named(id): Named,
+) -> Outcome<Revoked> {
     let id = CredentialId::new(id);
     let revoked = desk.house.store.revoke_credential(&id, &person.name, desk.house.now()).await?;
     let Some(ledger_id) = revoked else {

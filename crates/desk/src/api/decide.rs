@@ -35,6 +35,7 @@ const NOTE: usize = 4000;
 /// What an approval brings along.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Approve")]
 pub(crate) struct Agreed {
     /// The resource's name, to the letter, where it has to be typed.
     confirm_text: Option<String>,
@@ -51,6 +52,7 @@ pub(crate) struct Agreed {
 /// What a rejection brings along.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Reject")]
 pub(crate) struct Refusing {
     /// Why, for whoever asked: the agent is told.
     note: Option<String>,
@@ -249,6 +251,7 @@ pub(crate) struct Decision {
 /// Yes or no.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "DecisionWord")]
 pub(crate) enum Answer {
     /// Yes.
     Approve,
@@ -259,6 +262,7 @@ pub(crate) enum Answer {
 /// A burst.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Decide")]
 pub(crate) struct Burst {
     /// One decision for each plan, at most 100.
     decisions: Vec<Decision>,
@@ -266,7 +270,8 @@ pub(crate) struct Burst {
 
 /// What became of one of them.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Result1 {
+#[schemars(rename = "DecideResult")]
+pub(crate) struct DecidedOne {
     /// Which plan.
     plan_id: String,
     /// Whether it was decided as asked.
@@ -281,9 +286,10 @@ pub(crate) struct Result1 {
 
 /// What became of all of them.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DecideResults")]
 pub(crate) struct Results {
     /// In the order they were asked for.
-    results: Vec<Result1>,
+    results: Vec<DecidedOne>,
 }
 
 /// `POST /plans/decide`: each decided for itself, as if it were alone.
@@ -316,7 +322,7 @@ pub(crate) async fn burst(
             Ok(state) => (Some(state), None),
             Err(no) => (None, Some(error(no.refusal()))),
         };
-        results.push(Result1 { plan_id: id.to_string(), success: why.is_none(), state, error: why });
+        results.push(DecidedOne { plan_id: id.to_string(), success: why.is_none(), state, error: why });
     }
     told(Results { results })
 }

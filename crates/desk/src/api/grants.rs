@@ -33,6 +33,7 @@ const LONGEST_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// An approval of later calls.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewGrantTerms")]
 pub(crate) struct Ahead {
     /// Each argument's exact value, or `{"any": true}`; those of the plan if left out.
     arguments: Option<Map<String, Value>>,
@@ -45,6 +46,7 @@ pub(crate) struct Ahead {
 
 /// A grant that was given.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "GrantGiven")]
 pub(crate) struct Given {
     /// Its id.
     grant_id: String,
@@ -56,6 +58,13 @@ pub(crate) struct Given {
     uses: u32,
     /// Until when.
     expires_at: String,
+}
+
+/// How many, for how long, and for which values, where they are named.
+struct Terms {
+    uses: u32,
+    life: Duration,
+    arguments: Option<BTreeMap<String, Allowed>>,
 }
 
 /// What a grant is for.
@@ -81,8 +90,7 @@ impl Ahead {
         Err(Refusal::new(Code::GrantForbidden, message))
     }
 
-    /// How many, for how long, and for which values, where they are named.
-    fn terms(&self) -> Result<(u32, Duration, Option<BTreeMap<String, Allowed>>), Refusal> {
+    fn terms(&self) -> Result<Terms, Refusal> {
         let uses = self.uses.unwrap_or(USUAL_USES);
         if !(1..=MOST_USES).contains(&uses) {
             return Err(invalid("grant.uses", format_args!("must be a number from 1 to {MOST_USES}")));
@@ -93,7 +101,7 @@ impl Ahead {
             return Err(invalid("grant.expires_in", "must be more than nothing and at most 90d"));
         }
         let arguments = self.arguments.as_ref().map(read_arguments).transpose()?;
-        Ok((uses, life, arguments))
+        Ok(Terms { uses, life, arguments })
     }
 
     /// Gives the grant, modelled on a plan.
@@ -108,7 +116,7 @@ impl Ahead {
     }
 
     async fn give_for(&self, desk: &Desk, subject: Subject<'_>, by: &PrincipalId) -> Result<Given, No> {
-        let (uses, life, arguments) = self.terms()?;
+        let Terms { uses, life, arguments } = self.terms()?;
         let arguments = arguments.unwrap_or_else(|| {
             subject.usual.into_iter().map(|(name, value)| (name, Allowed::Exact(value))).collect()
         });
@@ -137,6 +145,7 @@ impl Ahead {
 /// A grant given by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewGrant")]
 pub(crate) struct New {
     /// `upstream:tool`.
     tool: String,
@@ -153,6 +162,7 @@ pub(crate) struct New {
 
 /// A grant that was given.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "GrantMade")]
 pub(crate) struct Made {
     /// The grant.
     grant: Given,
@@ -170,7 +180,8 @@ pub(crate) async fn make(
     }
     let catalog = desk.house.catalog.load_full();
     let listed = catalog.get(&name).filter(|listed| listed.is_accepted());
-    let listed = listed.ok_or_else(|| Refusal::new(Code::ToolNotFound, "there is no such tool that may be called"))?;
+    let listed =
+        listed.ok_or_else(|| Refusal::new(Code::ToolNotFound, "there is no such tool that may be called"))?;
     if listed.outlook.kind == Kind::Type {
         let message = format!("`{name}` is confirmed by typing a name: no grant can stand for that");
         return Err(Refusal::new(Code::GrantForbidden, message).into());
@@ -189,6 +200,7 @@ pub(crate) async fn make(
 /// Which grants are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "GrantQuery")]
 pub(crate) struct Wanted {
     /// `true` for those that are used up, expired or revoked, too.
     all: Option<String>,
@@ -196,6 +208,7 @@ pub(crate) struct Wanted {
 
 /// Grants, newest first.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "GrantList")]
 pub(crate) struct Grants {
     /// The grants.
     grants: Vec<GrantView>,
@@ -221,6 +234,7 @@ pub(crate) async fn list(
 
 /// A grant that was taken back.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "GrantRevoked")]
 pub(crate) struct Revoked {
     /// Its id.
     grant_id: String,
@@ -229,7 +243,11 @@ pub(crate) struct Revoked {
 }
 
 /// `DELETE /grants/{id}`
-pub(crate) async fn revoke(State(desk): State<Arc<Desk>>, person: Person, Named(id): Named) -> Outcome<Revoked> {
+pub(crate) async fn revoke(
+    State(desk): State<Arc<Desk>>,
+    person: Person,
+    Named(id): Named,
+) -> Outcome<Revoked> {
     let id = GrantId::new(id);
     let revoked = desk.house.store.revoke_grant(&id, &person.name, desk.house.now()).await?;
     let Some(ledger_id) = revoked else {

@@ -21,6 +21,7 @@ use crate::views::{self, Activity, PlanView, exact};
 /// Which plans are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "PlanQuery")]
 pub(crate) struct Wanted {
     /// Those in this state: pending, approved, rejected, cancelled, expired, executing, done, failed, outcome_unknown.
     state: Option<String>,
@@ -36,6 +37,7 @@ pub(crate) struct Wanted {
 
 /// Some plans, newest first.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PlanList")]
 pub(crate) struct Plans {
     /// The plans.
     plans: Vec<PlanView>,
@@ -73,7 +75,9 @@ pub(crate) async fn list(
 }
 
 fn plan_id(text: &str) -> Result<PlanId, Refusal> {
-    let is_id = text.starts_with("pln_") && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_id = text.starts_with("pln_")
+        && text.len() <= 64
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if is_id { Ok(PlanId::new(text)) } else { Err(invalid("cursor", "is not one that a page gave out")) }
 }
 
@@ -94,6 +98,7 @@ pub(crate) struct Previous {
 
 /// One plan, whole.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PlanWhole")]
 pub(crate) struct Whole {
     /// The plan.
     #[serde(flatten)]
@@ -106,6 +111,7 @@ pub(crate) struct Whole {
 
 /// One plan and its rows.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PlanAnswer")]
 pub(crate) struct One {
     /// The plan.
     plan: Whole,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_core::call::{ArgumentFault, Arguments};
-use countersign_core::config::{self, Explained, IntentInput, ExplainInput};
+use countersign_core::config::{self, ExplainInput, Explained, IntentInput};
 use countersign_core::ids::FullName;
 use countersign_core::refusal::Refusal;
 use countersign_core::role::Role;
@@ -45,6 +45,7 @@ pub(crate) async fn rules(State(desk): State<Arc<Desk>>, _: Person) -> Outcome<P
 /// A call to be explained.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ExplainQuestion")]
 pub(crate) struct Question {
     /// `upstream:tool`.
     tool: String,
@@ -66,6 +67,7 @@ pub(crate) struct Question {
 
 /// What the law makes of it.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ExplainAnswer")]
 pub(crate) struct Answer {
     /// The verdict, which rule decided each field, and what would happen in each mode.
     #[schemars(with = "Value")]

@@ -19,6 +19,7 @@ use crate::views::{self, RunView};
 /// Which runs are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "RunQuery")]
 pub(crate) struct Wanted {
     /// How many, 1 to 1000; 50 if left out.
     #[serde(default, deserialize_with = "number")]
@@ -28,19 +29,25 @@ pub(crate) struct Wanted {
 
 /// The latest runs, newest first.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunList")]
 pub(crate) struct Runs {
     /// Them, without their lines.
     runs: Vec<RunView>,
 }
 
 /// `GET /runs`
-pub(crate) async fn list(State(desk): State<Arc<Desk>>, _: Person, Query(wanted): Query<Wanted>) -> Outcome<Runs> {
+pub(crate) async fn list(
+    State(desk): State<Arc<Desk>>,
+    _: Person,
+    Query(wanted): Query<Wanted>,
+) -> Outcome<Runs> {
     let runs = desk.house.store.runs(None, limit(wanted.limit, 50)?).await?;
     told(Runs { runs: runs.iter().map(|run| views::run_view(run, 0)).collect() })
 }
 
 /// One run.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunAnswer")]
 pub(crate) struct One {
     /// The run with its last lines.
     run: RunView,
@@ -59,6 +66,7 @@ pub(crate) async fn one(State(desk): State<Arc<Desk>>, _: Person, Named(id): Nam
 
 /// A run that was told to stop.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunStopping")]
 pub(crate) struct Stopping {
     /// Its id.
     run_id: String,
@@ -69,7 +77,11 @@ pub(crate) struct Stopping {
 }
 
 /// `POST /runs/{id}/stop`
-pub(crate) async fn stop(State(desk): State<Arc<Desk>>, person: Person, Named(id): Named) -> Outcome<Stopping> {
+pub(crate) async fn stop(
+    State(desk): State<Arc<Desk>>,
+    person: Person,
+    Named(id): Named,
+) -> Outcome<Stopping> {
     let id = RunId::new(id);
     let run = find(&desk, &id).await?;
     let over = |message: String| No::from(Refusal::new(Code::PlanDecided, message).because("run_over"));

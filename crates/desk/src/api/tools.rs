@@ -23,6 +23,7 @@ use crate::views::{self, PinView, ToolView};
 /// Which tools are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolQuery")]
 pub(crate) struct Wanted {
     /// A few words, or a name; every tool if left out.
     q: Option<String>,
@@ -36,6 +37,7 @@ pub(crate) struct Wanted {
 
 /// Tools.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ToolList")]
 pub(crate) struct Tools {
     /// The tools.
     tools: Vec<ToolView>,
@@ -78,6 +80,7 @@ pub(crate) async fn list(
 
 /// One tool, whole.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ToolAnswer")]
 pub(crate) struct One {
     /// The tool with its definition.
     tool: ToolView,
@@ -108,6 +111,7 @@ pub(crate) async fn one(State(desk): State<Arc<Desk>>, _: Person, Named(name): N
 
 /// What was accepted against what its upstream says now.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ToolDiff")]
 pub(crate) struct Difference {
     /// The pin.
     tool: PinView,
@@ -119,7 +123,11 @@ async fn pinned(desk: &Desk, name: &FullName) -> Result<Pin, No> {
 }
 
 /// `GET /tools/{name}/diff`
-pub(crate) async fn diff(State(desk): State<Arc<Desk>>, _: Person, Named(name): Named) -> Outcome<Difference> {
+pub(crate) async fn diff(
+    State(desk): State<Arc<Desk>>,
+    _: Person,
+    Named(name): Named,
+) -> Outcome<Difference> {
     let pin = pinned(&desk, &full_name(&name)?).await?;
     told(Difference { tool: views::pin(&pin) })
 }
@@ -127,6 +135,7 @@ pub(crate) async fn diff(State(desk): State<Arc<Desk>>, _: Person, Named(name): 
 /// What was looked at.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolApproval")]
 pub(crate) struct Looked {
     /// The fingerprint of the definition that was looked at; another one is not accepted. What waits now if left out.
     fingerprint: Option<String>,
@@ -134,6 +143,7 @@ pub(crate) struct Looked {
 
 /// A definition that was accepted.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ToolAccepted")]
 pub(crate) struct Accepted {
     /// `upstream:tool`.
     name: String,
@@ -172,9 +182,5 @@ pub(crate) async fn approve(
     if let Some(keeper) = desk.house.keeper() {
         keeper.recheck(&name.upstream).await;
     }
-    told(Accepted {
-        name: name.to_string(),
-        fingerprint: looked_at.hex(),
-        ledger_id: ledger_id.to_string(),
-    })
+    told(Accepted { name: name.to_string(), fingerprint: looked_at.hex(), ledger_id: ledger_id.to_string() })
 }

@@ -13,6 +13,7 @@ use crate::views::{self, UpstreamView};
 
 /// Every upstream.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "UpstreamList")]
 pub(crate) struct Upstreams {
     /// Them.
     upstreams: Vec<UpstreamView>,

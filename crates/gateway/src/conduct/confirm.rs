@@ -262,12 +262,8 @@ impl Conduct<'_> {
             return false;
         };
         // Whoever answers first decides: a person elsewhere need not wait for a host that shows nothing.
-        let decided = crate::waiting::until_decided(
-            self.house,
-            ctx,
-            &holding.plan_id,
-            HOST_PATIENCE.as_secs_f64(),
-        );
+        let decided =
+            crate::waiting::until_decided(self.house, ctx, &holding.plan_id, HOST_PATIENCE.as_secs_f64());
         let answer = tokio::select! {
             answer = ctx.ask("elicitation/create", Some(&params)) => answer,
             decided = decided => return decided,

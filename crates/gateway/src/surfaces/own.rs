@@ -109,8 +109,14 @@ async fn series(
             Some(seconds.ok_or_else(|| invalid("wait_seconds", "must be a number from 0 to 600"))?)
         }
     };
-    let conduct =
-        Conduct { house, ctx: Some(ctx), caller: caller.clone(), command: name.to_owned(), wait_seconds, rest: None };
+    let conduct = Conduct {
+        house,
+        ctx: Some(ctx),
+        caller: caller.clone(),
+        command: name.to_owned(),
+        wait_seconds,
+        rest: None,
+    };
     if name == "draft_plan" {
         return Ok(conduct.draft_series(AskedSeries::read(given)?).await);
     }
