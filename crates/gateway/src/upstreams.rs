@@ -115,6 +115,7 @@ impl Talk {
             relay: None,
             questions: Questions::PassThrough,
             identity: None,
+            log_level: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::policy::GOOD;
 use crate::world::{World, binary};
 
 /// Commands whose examples do not end by themselves, reach for a network or need a config repo: their help is read, not run.
-const NEED_THE_WORLD: [&str; 6] = ["serve", "call", "tools", "upstreams", "pack", "doctor"];
+const NEED_THE_WORLD: [&str; 7] = ["serve", "open", "call", "tools", "upstreams", "pack", "doctor"];
 
 /// Every command there is, as the help texts tell it, each with its own help.
 fn commands(world: &World, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
