@@ -17,6 +17,8 @@ use crate::commands::grants::Grants;
 use crate::commands::init::{self, Init};
 use crate::commands::open::Open;
 use crate::commands::pack::{self, Pack};
+use crate::commands::man::Man;
+use crate::commands::pack::Pack;
 use crate::commands::plans::Plans;
 use crate::commands::policy::Policy;
 use crate::commands::reject::Reject;
@@ -135,6 +137,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  countersign completions bash > countersign.bash\n  countersign completions zsh > _countersign"
     )]
     Completions(Completions),
+    /// Print or write our manual pages
+    #[command(after_help = "Examples:\n  countersign man > countersign.1\n  countersign man --out man1")]
+    Man(Man),
 }
 
 impl Command {
@@ -160,6 +165,7 @@ impl Command {
             Command::Pack(pack) => pack.name().command,
             Command::Version => "version",
             Command::Completions(_) => "completions",
+            Command::Man(_) => "man",
         }
     }
 }

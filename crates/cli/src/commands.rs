@@ -8,7 +8,11 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod init;
+<<<<<<< HEAD
 pub(crate) mod open;
+=======
+pub(crate) mod man;
+>>>>>>> d781abe (packages: npm, wheel, tarball, unit, manual pages and registry entry from one binary, installed for real in ./test)
 pub(crate) mod pack;
 pub(crate) mod plans;
 pub(crate) mod policy;
@@ -46,6 +50,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
         Command::BenchEcho(args) => bench::run_echo(args),
         Command::Version => version::run(),
         Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
     };
     output::finish(voice, cli.command.path(), outcome)
 }
