@@ -8,11 +8,8 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod init;
-<<<<<<< HEAD
-pub(crate) mod open;
-=======
 pub(crate) mod man;
->>>>>>> d781abe (packages: npm, wheel, tarball, unit, manual pages and registry entry from one binary, installed for real in ./test)
+pub(crate) mod open;
 pub(crate) mod pack;
 pub(crate) mod plans;
 pub(crate) mod policy;
