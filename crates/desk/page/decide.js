@@ -1,0 +1,182 @@
+// The decision on one plan: type what has to be typed, note, approve, approve and run, reject, or agree ahead to calls like
+// it. Sends what the person did and nothing else; whether it counts is the gateway's word.
+import { post } from "./api.js";
+import { bundle, h, put } from "./dom.js";
+import { announce, facts, field, notice, select, showTrouble, state, toolName } from "./parts.js";
+import { forget } from "./pending.js";
+import { line, plain } from "./safe.js";
+import { full, left } from "./time.js";
+import { brief, compact } from "./value.js";
+
+const SPANS = [["15m", "15 minutes"], ["1h", "1 hour"], ["8h", "8 hours"], ["1d", "1 day"], ["7d", "7 days"]];
+const MOST_USES = 10_000;
+
+/** How a plan stands that nobody can decide any more. */
+function over(plan) {
+  const words = {
+    approved: "It is approved; the agent brings its token back and it runs, once.",
+    executing: "It runs now.",
+    done: "It ran, exactly as shown.",
+    failed: "It ran and failed.",
+    rejected: "It was rejected and will not run.",
+    cancelled: "The agent took it back.",
+    expired: "Its time ran out before anyone decided. Nothing happened; the agent can ask again.",
+    outcome_unknown: "The gateway stopped while it ran. Whether it took effect is not known; it is never run again by itself.",
+  };
+  const how = plan.approval;
+  return h("div", { class: "over" }, h("p", null, state(plan.state)), h("p", null, words[plan.state] ?? ""),
+    facts([["by", how?.by ? line(how.by) : null], ["over", how?.rail ? `${how.rail}, strength ${how.strength}` : null], ["at", how?.at || plan.decided_at ? full(how?.at ?? plan.decided_at) : null], ["note", how?.note || plan.note ? line(how?.note ?? plan.note) : null]]));
+}
+
+/** The part of the form that agrees ahead. */
+function grantForm(plan) {
+  const names = Object.keys(plan.arguments ?? {});
+  const choices = new Map(names.map((name) => [name, select("", ["exact", "any"], "exact")]));
+  for (const [name, choice] of choices) {
+    choice.setAttribute("aria-label", `${plain(name)}: exactly this value, or any`);
+    choice.replaceChildren(h("option", { value: "exact" }, "exactly this"), h("option", { value: "any" }, "any value"));
+  }
+  const uses = h("input", { type: "number", min: 1, max: MOST_USES, value: "5", inputmode: "numeric", required: true });
+  const until = h("select", null, SPANS.map(([value, label]) => h("option", { value, selected: value === "1h" }, label)));
+  const rows = names.map((name) => h("div", { class: "grant-row" }, h("span", { class: "key" }, brief(name, 40)), h("span", { class: "dim" }, brief(plan.arguments[name], 40)), choices.get(name)));
+  const body = h("div", { class: "grant-body", hidden: true },
+    h("p", { class: "hint" }, "Later calls of ", toolName(plan.tool), " by ", h("b", null, line(plan.principal)), " that match run without asking. Each use is recorded; you can take it back."),
+    names.length === 0 ? h("p", { class: "hint" }, "Only calls without any arguments match.") : h("div", { class: "grant-rows" }, rows),
+    h("div", { class: "two" }, field("Uses", uses), field("For", until)));
+  const box = h("input", { type: "checkbox" });
+  const node = h("div", { class: "grant-form" }, h("label", { class: "check" }, box, "Allow calls like this ahead"), body);
+  box.addEventListener("change", () => (body.hidden = !box.checked));
+  const read = () => {
+    if (!box.checked) return undefined;
+    const terms = { uses: Number(uses.value), expires_in: until.value };
+    const all = [...choices];
+    // Exactly the plan's own values: the gateway has them whole, also those this page may not see.
+    if (all.every(([, choice]) => choice.value === "exact")) return terms;
+    const hidden = all.filter(([name, choice]) => choice.value === "exact" && compact(plan.arguments[name]).includes("[redacted sha256:")).map(([name]) => name);
+    if (hidden.length > 0) throw refusal(hidden, plan);
+    const argument = ([name, choice]) => [name, choice.value === "any" ? { any: true } : plan.arguments[name]];
+    return { ...terms, arguments: Object.fromEntries(all.map(argument)) };
+  };
+  return { node, read, isAsked: () => box.checked };
+}
+
+/** Values this page may not see can't be sent back by it. */
+function refusal(hidden, plan) {
+  const message = `the value of \`${plain(hidden[0])}\` is kept from pages: grant exactly this call, or give it from a shell`;
+  return Object.assign(new Error(message), { code: "E_GRANT_FORBIDDEN", details: { next_actions: [`countersign approve ${plan.plan_id} --grant --any NAME`] } });
+}
+
+/** The panel. `around`: `removed` steps, the `folds` line, `reload`, and which plan comes `after`. */
+export function decision(shell, plan, around) {
+  if (plan.state !== "pending") return { node: over(plan), approve() {}, reject() {} };
+  const typed = plan.confirm?.kind === "type";
+  const several = (plan.steps ?? []).length > 0;
+  const [troubles, aboutSteps] = [h("div"), h("div")];
+  const text = h("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false", name: "confirm_text", maxlength: 2000 });
+  const note = h("textarea", { rows: 2, maxlength: 4000, name: "note" });
+  const grant = typed || several ? null : grantForm(plan);
+  const yes = h("button", { type: "submit", class: plan.effect === "destructive" ? "primary danger" : "primary", "aria-keyshortcuts": "a" }, "Approve");
+  const run = h("button", { type: "button", class: "second" }, "Approve and run");
+  const no = h("button", { type: "button", class: "second", "aria-keyshortcuts": "r" }, "Reject");
+  const all = [yes, run, no];
+  let sending = false;
+
+  const ready = () => {
+    const waits = sending || (typed && text.value === "") || around.removed.size > 0;
+    yes.disabled = waits;
+    run.disabled = waits;
+    no.disabled = sending;
+  };
+  const send = async (work, said) => {
+    if (sending) return;
+    sending = true;
+    ready();
+    all.forEach((button) => button.setAttribute("aria-busy", "true"));
+    showTrouble(troubles, null);
+    try {
+      const answer = await work();
+      forget(plan.plan_id);
+      announce(`${said} ${plain(plan.tool)}`);
+      notice(said === "Rejected" ? "" : "good", `${said} `, toolName(plan.tool), answer?.grant?.grant_id ? bundle(", with the grant ", h("a", { href: "/grants" }, line(answer.grant.grant_id))) : null);
+      const next = around.after();
+      if (said !== "Approved and ran" && next) shell.go(`/plans/${encodeURIComponent(next)}`);
+      else await around.reload();
+    } catch (error) {
+      if (error.code === undefined) throw error;
+      showTrouble(troubles, error);
+      if (typed && text.value !== "") text.select();
+      await around.reload().catch(() => {});
+    } finally {
+      sending = false;
+      all.forEach((button) => button.removeAttribute("aria-busy"));
+      ready();
+    }
+  };
+  const body = (more) => {
+    const said = { ...more, plan_hash: plan.plan_hash };
+    if (typed) said.confirm_text = text.value;
+    if (note.value.trim() !== "") said.note = note.value.trim();
+    const ahead = grant?.read();
+    if (ahead !== undefined) said.grant = ahead;
+    return said;
+  };
+  const at = (word) => `/plans/${encodeURIComponent(plan.plan_id)}/${word}`;
+  const form = h("form", { autocomplete: "off", on: { submit: (event) => {
+    event.preventDefault();
+    if (!yes.disabled) send(() => post(at("approve"), body({})), grant?.isAsked() ? "Granted" : "Approved");
+  } } },
+    h("p", { class: "clock" }, left(plan.expires_at), h("progress", { max: Date.parse(plan.expires_at) - Date.parse(plan.created_at), value: Date.parse(plan.expires_at) - Date.parse(plan.created_at), data: { ends: plan.expires_at }, "aria-label": "Time left" })),
+    around.folds,
+    aboutSteps,
+    typed ? field(typeLabel(plan), text, "Exactly, with case and spaces. This tool asks for it so that nobody agrees by habit.") : null,
+    field("Note", note, "Kept with the decision; the agent reads it when you reject."),
+    grant?.node,
+    troubles,
+    h("div", { class: "buttons" }, yes, run, no),
+    h("p", { class: "hint keys" }, h("kbd", null, "a"), " approve ", h("kbd", null, "r"), " reject ", h("kbd", null, "j"), h("kbd", null, "k"), " next, previous"));
+  run.addEventListener("click", () => send(() => post(at("approve"), body({ run: true })), "Approved and ran"));
+  no.addEventListener("click", () => send(() => post(at("reject"), note.value.trim() === "" ? {} : { note: note.value.trim() }), "Rejected"));
+  text.addEventListener("input", ready);
+  note.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) no.click();
+  });
+  ready();
+
+  const stepsChanged = () => {
+    const count = around.removed.size;
+    const leave = plan.steps.length - count;
+    put(aboutSteps, count === 0 ? null : h("div", { class: "banner" },
+      h("p", null, leave === 0 ? "No step is left: reject the plan instead." : `${count} of ${plan.steps.length} steps taken out. The rest becomes the plan you decide on, and the agent is told.`),
+      leave === 0 ? null : h("button", { type: "button", on: { click: () => send(async () => {
+        const gone = [...around.removed].map((number) => number + 1);
+        const answer = await post(at("steps"), { remove: gone });
+        around.removed.clear();
+        notice("good", `${count} ${count === 1 ? "step" : "steps"} taken out`);
+        const other = answer?.plan?.plan_id;
+        if (other && other !== plan.plan_id) shell.go(`/plans/${encodeURIComponent(other)}`);
+        return answer;
+      }, "Changed") } }, count === 1 ? "Take it out" : "Take them out")));
+    ready();
+  };
+  return {
+    node: form,
+    stepsChanged,
+    approve: () => {
+      const target = typed ? text : yes;
+      target.scrollIntoView({ block: "nearest" });
+      target.focus();
+      announce(typed ? "Type the name to approve" : "Press Enter to approve");
+    },
+    reject: () => {
+      note.scrollIntoView({ block: "nearest" });
+      no.focus();
+      announce("Press Enter to reject");
+    },
+  };
+}
+
+function typeLabel(plan) {
+  const name = plan.confirm?.type_field;
+  if (name === "tool") return "Type the name of the tool to approve";
+  return name ? bundle("Type the value of ", h("code", null, line(name)), " to approve") : "Type the name of the resource to approve";
+}

@@ -1,0 +1,152 @@
+// The rules in force and where they are written; what would happen to a call, and which of the last days' decisions other
+// rules would change. Changes nothing: rules are edited in their file.
+import { get, post } from "./api.js";
+import { bundle, h, put } from "./dom.js";
+import { cells, effect, empty, field, grid, head, select, showTrouble, toolName } from "./parts.js";
+import { line } from "./safe.js";
+import { ago } from "./time.js";
+import { parse, value } from "./value.js";
+
+const HAPPENS = { go: "runs at once", hold: "waits for confirmation", preview: "is previewed; nothing changes", explain: "is explained, not run", refuse: "is refused" };
+const TONE = { go: "good", hold: "warn", preview: "", explain: "", refuse: "bad" };
+
+function verdict(word) {
+  return h("span", { class: `badge ${TONE[word] ?? ""}` }, HAPPENS[word] ?? String(word));
+}
+
+function ruleCard(rule, at) {
+  const from = { tool: "what a command tool says of itself", "built in": "built in" }[rule.origin];
+  return h("li", { class: "rule" },
+    h("span", { class: "number" }, at + 1),
+    h("div", null,
+      h("p", null, rule.match.map((one, n) => bundle(n > 0 ? ", " : "", h("code", { class: "match" }, line(one)))), rule.when ? bundle(" when ", h("code", null, line(rule.when))) : null),
+      h("p", { class: "sets" }, Object.entries(rule.says).map(([name, of]) => h("span", { class: "pair" }, h("span", { class: "key" }, line(name)), " ", value(of)))),
+      h("p", { class: "dim" }, h("span", { class: "mono" }, line(rule.name)), from ? `, ${from}` : "")));
+}
+
+function explained(of, warnings) {
+  const columns = ["Field", "Value", "Decided by"];
+  const modes = Object.entries(of.modes ?? {});
+  return h("div", { class: "explained", role: "status" },
+    h("p", { class: "verdict" }, toolName(of.tool), " in ", h("b", null, of.mode), " mode ", verdict(of.verdict), effect(of.effect)),
+    of.message ? h("p", null, of.code ? bundle(h("code", { class: "code" }, line(of.code)), " ") : null, line(of.message)) : null,
+    of.rule ? h("p", { class: "dim" }, "because of ", h("code", null, line(of.rule))) : null,
+    [...(of.warnings ?? []), ...(warnings ?? [])].map((one) => h("div", { class: "banner warn" }, line(one))),
+    grid("Which rule decided each field", columns, (of.decided ?? []).map((one) => cells(columns, [line(one.field), value(one.value), one.rule ? h("code", null, line(one.rule)) : h("span", { class: "dim" }, line(one.because ?? ""))]))),
+    modes.length > 0 ? h("dl", { class: "facts" }, modes.map(([mode, said]) => [h("dt", null, `in ${mode} mode`), h("dd", null, verdict(said.verdict), said.code ? bundle(" ", h("code", { class: "code" }, line(said.code))) : null)])) : null);
+}
+
+/** A pasted call, as agents write it: what of it the form understands. */
+export function readCall(text) {
+  const of = parse(text);
+  const call = of?.params ?? of;
+  const inner = call?.arguments ?? call;
+  const isOurs = typeof inner?.name === "string" && inner.name.includes(":");
+  if (isOurs) {
+    const variant = /^call_tool_(read|write|destructive)$/.exec(call.name ?? "")?.[1];
+    const args = inner.args ?? (typeof inner.args_json === "string" ? parse(inner.args_json) : {});
+    return { tool: inner.name, args, mode: inner.mode, variant, reason: inner.intent?.reason ?? inner.intent_reason, sensitivity: inner.intent?.data_sensitivity ?? inner.intent_data_sensitivity };
+  }
+  if (typeof call?.name === "string" && call.name.includes("__")) return { tool: call.name.replace("__", ":"), args: call.arguments ?? {} };
+  if (typeof of?.tool === "string") return { tool: of.tool, args: of.args ?? of.arguments ?? {}, mode: of.mode };
+  return null;
+}
+
+function whatIf(filters) {
+  const [answer, troubles] = [h("div"), h("div")];
+  const tool = h("input", { type: "text", name: "tool", required: true, value: filters.get("tool") ?? "", placeholder: "github:delete_repo", autocomplete: "off", spellcheck: "false" });
+  const args = h("textarea", { name: "args", rows: 4, class: "mono", spellcheck: "false", placeholder: '{"repo": "acme/site"}' });
+  const mode = select("mode", ["ask", "plan", "execute"], "execute");
+  const role = select("role", ["agent", "human"], "agent");
+  const variant = select("variant", ["read", "write", "destructive", "direct"], "", "what suits the tool");
+  const take = () => {
+    let call = null;
+    try {
+      call = readCall(args.value);
+    } catch {
+      // Not JSON yet.
+    }
+    if (call === null) return;
+    tool.value = call.tool;
+    args.value = JSON.stringify(call.args ?? {}, null, 2);
+    if (call.mode) mode.value = call.mode;
+    if (call.variant) variant.value = call.variant;
+  };
+  args.addEventListener("paste", () => setTimeout(take));
+  const form = h("form", { class: "card", on: { submit: async (event) => {
+    event.preventDefault();
+    take();
+    const asked = { tool: tool.value.trim(), mode: mode.value, role: role.value };
+    if (variant.value !== "") asked.variant = variant.value;
+    try {
+      if (args.value.trim() !== "") asked.args = readObject(args.value);
+      const said = await post("/policy/explain", asked);
+      showTrouble(troubles, null);
+      put(answer, explained(said.explained ?? said, said.warnings));
+    } catch (error) {
+      if (error.code === undefined) throw error;
+      showTrouble(troubles, error);
+      put(answer);
+    }
+  } } },
+    h("h2", null, "What if?"), h("p", { class: "about" }, "Paste a call, or write one: which rule decides what, and what would happen. Nothing is called."),
+    h("div", { class: "fields" }, field("Tool", tool), field("Mode", mode), field("Role", role), field("Through", variant)), field("Arguments, or a whole call as an agent writes it", args), troubles, h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Explain")), answer);
+  return form;
+}
+
+function readObject(text) {
+  try {
+    const of = parse(text);
+    if (of !== null && typeof of === "object" && !Array.isArray(of)) return of;
+  } catch {
+    // Said below.
+  }
+  throw Object.assign(new Error("the arguments must be a JSON object"), { code: "E_ARGUMENTS_INVALID", details: { next_actions: ['{"name": "value"}'] } });
+}
+
+function simulate() {
+  const [answer, troubles] = [h("div"), h("div")];
+  const rules = h("textarea", { name: "rules", rows: 7, class: "mono", spellcheck: "false", required: true, placeholder: '[[rules]]\nmatch = "github:*"\nstrength = "human"' });
+  const since = select("since", ["1d", "7d", "30d"], "7d");
+  const side = (of) => (of === null || of === undefined ? "" : typeof of === "string" ? line(of) : of.verdict ? bundle(verdict(of.verdict), of.code ? bundle(" ", h("code", { class: "code" }, line(of.code))) : null) : value(of));
+  return h("form", { class: "card", on: { submit: async (event) => {
+    event.preventDefault();
+    try {
+      const said = await post("/policy/simulate", { rules: rules.value, since: since.value });
+      const changed = said.changes ?? said.changed ?? [];
+      const columns = ["When", "Call", "Who", "Then", "With these rules"];
+      showTrouble(troubles, null);
+      put(answer, h("div", { role: "status" },
+        h("p", { class: "verdict" }, changed.length === 0 ? "No decision would change" : `${changed.length} ${changed.length === 1 ? "decision" : "decisions"} would change`, h("span", { class: "dim" }, said.calls !== undefined || said.total !== undefined ? ` of ${said.calls ?? said.total} calls` : "")),
+        changed.length === 0 ? null : grid("Decisions that would change", columns, changed.map((one) => cells(columns, [one.time ? h("a", { href: `/activity/${encodeURIComponent(one.id ?? one.ledger_id ?? "")}` }, ago(one.time)) : "", toolName(one.tool ?? ""), line(one.principal ?? ""), side(one.before ?? one.was ?? one.old), side(one.after ?? one.now ?? one.new)])))));
+    } catch (error) {
+      if (error.code === undefined) throw error;
+      showTrouble(troubles, error);
+      put(answer);
+    }
+  } } },
+    h("h2", null, "Try other rules"), h("p", { class: "about" }, "Rules as in the configuration; the calls of the last days are judged again by them, and every decision that would change is listed. Nothing is called or changed."),
+    field("Rules", rules), field("Over the last", since), troubles, h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Simulate")), answer);
+}
+
+/** The view. */
+export async function view(shell, _, filters) {
+  const [rules, troubles] = [h("div"), h("div")];
+  const load = async () => {
+    try {
+      const policy = await get("/policy");
+      const all = policy.rules ?? [];
+      put(rules, h("h2", null, "Rules in force"), h("p", { class: "about" }, "The first rule that matches decides each field, from top to bottom."),
+        all.length === 0 ? empty("No rules are written", "What holds without any: reads run, writes need a yes, destructive calls show a preview first. Rules in the configuration raise or lower that, tool by tool.") : h("ol", { class: "rules" }, all.map(ruleCard)));
+      showTrouble(troubles, null);
+    } catch (error) {
+      if (error.code === undefined) throw error;
+      showTrouble(troubles, error);
+    }
+  };
+  await load();
+  const form = whatIf(filters);
+  const node = h("div", { class: "page" }, head("Policy", "What the rules say, and what they would say"), troubles, rules, form, simulate());
+  if (filters.has("tool")) setTimeout(() => form.requestSubmit());
+  return { title: "Policy", node, heard: (kind) => (kind.startsWith("policy") || kind.startsWith("config")) && load() };
+}
