@@ -71,7 +71,9 @@ export async function whoAmI() {
   return me;
 }
 
-/** Events as they come: `heard(kind, data)` for each, `state(up)` when the line comes or goes. */
+const KINDS = ["plan", "activity", "upstream", "tool", "run", "grant", "credential", "pause", "policy", "memory", "reset", "message"];
+
+/** Events as they come: `heard(kind, data)` for each, `state(up)` when the line comes or goes. Comes back by itself. */
 export function listen(heard, state) {
   const source = new EventSource(`${ROOT}/events`);
   const take = (event) => {
@@ -83,10 +85,13 @@ export function listen(heard, state) {
     }
     heard(data.kind ?? event.type, data);
   };
-  for (const kind of ["plan", "activity", "upstream", "tool", "run", "grant", "credential", "pause", "policy", "memory", "message"]) {
-    source.addEventListener(kind, take);
-  }
+  for (const kind of KINDS) source.addEventListener(kind, take);
   source.addEventListener("open", () => state(true));
-  source.addEventListener("error", () => state(false));
-  return source;
+  source.addEventListener("error", () => {
+    state(false);
+    // A browser gives up on an answer that is no stream: a gateway that starts again, or a session that ended.
+    if (source.readyState !== EventSource.CLOSED) return;
+    source.close();
+    setTimeout(() => listen(heard, state), 2000);
+  });
 }

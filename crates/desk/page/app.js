@@ -136,10 +136,20 @@ function lineState(now) {
     place.className = `live ${now ? "up" : "down"}`;
     place.lastChild.textContent = now ? "live" : "trying again";
   }
+  if (!now) return check();
   if (came) {
     announce("Live again");
     refresh().catch(() => {});
     current?.heard?.("plan", {});
+  }
+}
+
+/** Whether the line went because the session did: then it is time to sign in again. */
+async function check() {
+  try {
+    await whoAmI();
+  } catch (error) {
+    if (error.status === 401) location.reload();
   }
 }
 

@@ -1,0 +1,624 @@
+// The page in a real Chromium against the real binary: what a person sees, decides, and can rely on.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { after, before, beforeEach, test } from "node:test";
+import { agent, browse, link, open } from "./scene.mjs";
+
+let house;
+let web;
+let page;
+let bot;
+
+before(async () => {
+  house = await open();
+  web = await browse(house);
+  page = await web.visit();
+  bot = await agent(house);
+});
+after(async () => {
+  await web?.close();
+  await house?.close();
+});
+beforeEach(async () => {
+  web.trouble.length = 0;
+  await page.goto(`${house.url}/`);
+  await page.getByRole("heading", { name: "Inbox" }).waitFor();
+});
+
+const quiet = () => assert.deepEqual(web.trouble, []);
+const row = (id) => page.locator(`.plan-row[data-plan="${id}"]`);
+const press = (name) => page.getByRole("button", { name, exact: true }).click();
+const openPlan = async (id) => {
+  await page.goto(`${house.url}/plans/${id}`);
+  await page.locator(".decide").waitFor();
+};
+const state = (word) => page.locator(".plan-title .badge", { hasText: word }).waitFor();
+let counter = 0;
+const title = (word) => `${word}-${++counter}`;
+const write = (name = title("note"), body = "one\ntwo\n", reason) => bot.ask("write", "notes:write_note", { title: name, body }, reason);
+
+test("who is not signed in sees how to get in, and nothing else", async () => {
+  const context = await web.browser.newContext();
+  const fresh = await context.newPage();
+  await fresh.goto(`${house.url}/plans/pln_01KA4Z7Q3V9M5T2X8R6W0YPQRS`);
+  await fresh.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+  await fresh.getByText("countersign open").first().waitFor();
+  assert.equal(await fresh.locator("nav").count(), 0);
+  await context.close();
+});
+
+test("a link signs in once, and leaves no code in the address", async () => {
+  const url = link(house);
+  const context = await web.browser.newContext();
+  const first = await context.newPage();
+  await first.goto(url);
+  await first.getByRole("heading", { name: "Inbox" }).waitFor();
+  assert.doesNotMatch(first.url(), /code/);
+  await context.close();
+  const other = await web.browser.newContext();
+  const second = await other.newPage();
+  await second.goto(url);
+  await second.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+  await second.getByText("That link can't be used").waitFor();
+  await other.close();
+});
+
+test("a plan appears without reload, is counted in the title and said aloud", async () => {
+  const before_ = await page.evaluate(() => (window.marker = Math.random()));
+  const plan = await write(title("live"), "hello\n", "so that it is seen");
+  await row(plan.plan_id).waitFor();
+  assert.equal(await page.evaluate(() => window.marker), before_);
+  const count = await page.locator(".plan-row").count();
+  await page.waitForFunction((n) => document.title.startsWith(`(${n}) `), count);
+  assert.match(await page.locator("#said").textContent(), /notes:write_note/);
+  await page.locator("#line.up").waitFor();
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  await row(plan.plan_id).waitFor({ state: "detached" });
+  quiet();
+});
+
+test("a plan shows who, from which host, why, its difference in colour and every argument", async () => {
+  const plan = await write("release-plan", "ship on Friday\ntell everybody\nrest\n", "Monday is a holiday");
+  await openPlan(plan.plan_id);
+  const body = page.locator(".plan-body");
+  await body.getByText("Monday is a holiday").waitFor();
+  await body.getByText("test-host 4.2").waitFor();
+  assert.match(await body.locator(".facts").first().textContent(), /the rule .*countersign\.toml/);
+  assert.match(await body.locator(".diff tr.del").first().textContent(), /ship on Monday/);
+  assert.match(await body.locator(".diff tr.add").first().textContent(), /ship on Friday/);
+  const colours = await page.evaluate(() => ["add", "del"].map((kind) => getComputedStyle(document.querySelector(`.diff tr.${kind}`)).backgroundColor));
+  assert.notEqual(colours[0], colours[1]);
+  assert.match(await body.locator("table.values").textContent(), /ship on Friday/);
+  assert.match(await page.locator(".decide .left").textContent(), /min|s/);
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  await state("cancelled");
+  quiet();
+});
+
+test("changes are shown as old and new", async () => {
+  const plan = await bot.ask("write", "notes:set_fields", { title: "release-plan", owner: "mara" });
+  await openPlan(plan.plan_id);
+  const changes = page.locator(".preview table.changes tbody tr");
+  assert.match(await changes.nth(0).textContent(), /owner.*nobody.*→.*mara/);
+  assert.equal(await changes.count(), 2);
+  await press("Reject");
+  await state("rejected");
+  quiet();
+});
+
+test("approve: the agent's token then runs it, once, exactly as shown", async () => {
+  const name = title("approved");
+  const plan = await write(name, "countersigned\n");
+  assert.equal((await plan.again()).error.code, "E_APPROVAL_PENDING");
+  await openPlan(plan.plan_id);
+  await press("Approve");
+  await state("approved");
+  await page.locator(".facts", { hasText: "over page, strength human" }).waitFor();
+  await plan.again();
+  assert.equal(house.notes()[name], "countersigned\n");
+  await state("done");
+  await page.locator(".outcome", { hasText: `wrote ${name}` }).waitFor();
+  assert.equal((await plan.again()).error.code, "E_CONFIRM_TOKEN_USED");
+  quiet();
+});
+
+test("approve and run: it runs from here, and the agent finds the result", async () => {
+  const name = title("ran");
+  const plan = await write(name, "from the desk\n");
+  await openPlan(plan.plan_id);
+  await press("Approve and run");
+  await state("done");
+  assert.equal(house.notes()[name], "from the desk\n");
+  const told = (await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan;
+  assert.equal(told.state, "done");
+  assert.match(JSON.stringify(told.result), new RegExp(`wrote ${name}`));
+  quiet();
+});
+
+test("reject: the note reaches the agent, and nothing runs", async () => {
+  const name = title("rejected");
+  const plan = await write(name, "no\n");
+  await openPlan(plan.plan_id);
+  await page.getByLabel("Note").fill("not before the holidays");
+  await press("Reject");
+  await state("rejected");
+  const { error } = await plan.again();
+  assert.equal(error.code, "E_APPROVAL_REJECTED");
+  assert.match(JSON.stringify(error), /not before the holidays/);
+  assert.equal(house.notes()[name], undefined);
+  await resume();
+  quiet();
+});
+
+test("type to confirm: wrong decides nothing, right approves", async () => {
+  const name = title("typed");
+  const made = await write(name, "to go\n");
+  await openPlan(made.plan_id);
+  await press("Approve and run");
+  await state("done");
+  const plan = await bot.ask("destructive", "notes:delete_note", { title: name });
+  await openPlan(plan.plan_id);
+  const approve = page.getByRole("button", { name: "Approve", exact: true });
+  assert.equal(await approve.isDisabled(), true);
+  const typed = page.getByLabel("Type the value of title to approve");
+  for (const wrong of [name.toUpperCase(), `${name} `, "yes"]) {
+    await typed.fill(wrong);
+    await approve.click();
+    await page.locator(".decide .trouble", { hasText: "E_CONFIRM_TEXT_MISMATCH" }).waitFor();
+    assert.doesNotMatch(await page.locator(".decide .trouble").textContent(), new RegExp(name));
+  }
+  assert.notEqual(house.notes()[name], undefined);
+  await state("pending");
+  await typed.fill(name);
+  await approve.click();
+  await state("approved");
+  await plan.again();
+  assert.equal(house.notes()[name], undefined);
+  quiet();
+});
+
+test("what changed since the last approval of the same tool is shown", async () => {
+  const first = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "draft" });
+  await openPlan(first.plan_id);
+  await press("Approve");
+  await state("approved");
+  await first.again();
+  const second = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "final" });
+  await openPlan(second.plan_id);
+  const since = page.locator(".since");
+  assert.match(await since.textContent(), /1 of 2 arguments differ/);
+  assert.match(await since.locator("tbody tr").textContent(), /tag"draft"→"final"/);
+  await page.locator(".arguments .mark", { hasText: "changed" }).waitFor();
+  await bot.tool("cancel_plan", { plan_id: second.plan_id });
+  quiet();
+});
+
+test("a grant lets calls like it run, is listed with its uses, and ends when revoked", async () => {
+  const plan = await bot.ask("write", "notes:move_note", { title: "release-plan", to: "archive" });
+  await openPlan(plan.plan_id);
+  await page.getByLabel("Allow calls like this ahead").check();
+  await page.getByLabel("to: exactly this value, or any").selectOption("any");
+  await page.getByLabel("Uses").fill("3");
+  await press("Approve");
+  await state("approved");
+  const free = await bot.call("write", "notes:move_note", { title: "release-plan", to: "elsewhere" });
+  assert.match(JSON.stringify(free.result.content), /move_note took 2/);
+  assert.equal((await bot.call("write", "notes:move_note", { title: "other", to: "elsewhere" })).data.status, "confirmation_required");
+  await page.goto(`${house.url}/grants`);
+  const line = page.locator("tr", { hasText: "notes:move_note" });
+  await line.getByText("any value").waitFor();
+  assert.match(await line.textContent(), /2/);
+  await line.getByRole("button", { name: /Revoke/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+  await line.waitFor({ state: "detached" });
+  assert.equal((await bot.call("write", "notes:move_note", { title: "release-plan", to: "third" })).data.status, "confirmation_required");
+  await clear();
+  quiet();
+});
+
+test("a type-to-confirm plan offers no grant", async () => {
+  const plan = await bot.ask("destructive", "notes:delete_note", { title: "release-plan" });
+  await openPlan(plan.plan_id);
+  assert.equal(await page.getByLabel("Allow calls like this ahead").count(), 0);
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  quiet();
+});
+
+test("similar plans are grouped, every difference shown, one decision each", async () => {
+  const names = ["x", "y", "z"].map(title);
+  const plans = [];
+  for (const name of names) plans.push(await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: name }));
+  await row(plans[2].plan_id).waitFor();
+  const group = page.locator(".group", { hasText: "3 similar plans" });
+  assert.match(await group.locator(".group-head").textContent(), /differ in tag/);
+  await group.getByRole("link", { name: "Decide together" }).click();
+  await page.locator(".one").nth(2).waitFor();
+  assert.match(await page.locator("section", { hasText: "The same for all" }).first().textContent(), /release-plan/);
+  for (const name of names) await page.locator(".one", { hasText: name }).waitFor();
+  const one = (index) => page.locator(`.one[data-plan="${plans[index].plan_id}"]`);
+  await one(0).getByLabel("approve").check();
+  await one(1).getByLabel("approve").check();
+  await one(2).getByLabel("reject").check();
+  await press("Approve 2, reject 1");
+  await page.getByRole("heading", { name: "Inbox" }).waitFor();
+  const states = [];
+  for (const plan of plans) states.push((await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan.state);
+  assert.deepEqual(states, ["approved", "approved", "rejected"]);
+  await resume();
+  quiet();
+});
+
+test("a plan of several steps: each shown whole, one taken out, the rest run in order", async () => {
+  const [one, two, three] = ["a", "b", "c"].map((word) => title(`step-${word}`));
+  const step = (name, body) => ({ name: "notes:write_note", args: { title: name, body }, intent: { operation_type: "write", reason: `make ${name}` } });
+  const drafted = (await bot.tool("draft_plan", { title: "Three notes", reason: "they belong together", steps: [step(one, "1\n"), step(two, "2\n"), step(three, "3\n")] })).structuredContent.data;
+  await row(drafted.plan_id).waitFor();
+  assert.match(await row(drafted.plan_id).textContent(), /3 steps Three notes/);
+  await openPlan(drafted.plan_id);
+  assert.equal(await page.locator(".step").count(), 3);
+  assert.match(await page.locator(".step").nth(1).textContent(), new RegExp(`make ${two}.*${two}`, "s"));
+  assert.equal(await page.locator(".step .diff").count(), 3);
+  await page.getByLabel("Keep Step 2").uncheck();
+  assert.equal(await page.getByRole("button", { name: "Approve", exact: true }).isDisabled(), true);
+  await press("Take it out");
+  await page.waitForFunction(() => document.querySelectorAll(".step").length === 2);
+  await press("Approve and run");
+  await state("done");
+  assert.deepEqual([one, two, three].map((name) => house.notes()[name]), ["1\n", undefined, "3\n"]);
+  assert.equal(await page.locator(".step .badge", { hasText: "done" }).count(), 2);
+  quiet();
+});
+
+test("what is decided elsewhere shows here; a late click says so", async () => {
+  const plan = await write();
+  await openPlan(plan.plan_id);
+  house.run("approve", plan.plan_id, "--yes", "--config", "countersign.toml");
+  await state("approved");
+  await page.locator(".decide", { hasText: "over" }).getByText("cli, strength human").waitFor();
+  const late = await write();
+  await openPlan(late.plan_id);
+  const lost = page.waitForResponse((answer) => answer.url().endsWith("/reject"));
+  await page.evaluate((id) => document.dispatchEvent(new CustomEvent("noop", { detail: id })), late.plan_id);
+  house.run("reject", late.plan_id, "--config", "countersign.toml");
+  await page.getByRole("button", { name: "Reject", exact: true }).click({ timeout: 2000 }).catch(() => {});
+  lost.catch(() => {});
+  await state("rejected");
+  await resume();
+  quiet();
+});
+
+test("three rejections pause the agent; a person lets it go on from the inbox", async () => {
+  for (let turn = 0; turn < 3; turn += 1) {
+    const plan = await write();
+    await openPlan(plan.plan_id);
+    await press("Reject");
+    await state("rejected");
+  }
+  const { error } = await bot.call("write", "notes:write_note", { title: "x", body: "y\n" });
+  assert.equal(error.code, "E_PRINCIPAL_PAUSED");
+  await page.goto(`${house.url}/`);
+  await page.locator(".banner", { hasText: "are paused" }).waitFor();
+  await press("Let them go on");
+  await page.locator(".banner", { hasText: "are paused" }).waitFor({ state: "detached" });
+  const plan = await write();
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  quiet();
+});
+
+test("keys: j and k move, Enter opens, a and r go to the decision, u goes up, ? helps", async () => {
+  await clear();
+  const plans = [await write(), await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: title("key") })];
+  await row(plans[1].plan_id).waitFor();
+  const focused = () => page.evaluate(() => document.activeElement?.dataset?.plan ?? document.activeElement?.textContent);
+  await page.keyboard.press("j");
+  assert.equal(await focused(), plans[0].plan_id);
+  await page.keyboard.press("j");
+  assert.equal(await focused(), plans[1].plan_id);
+  await page.keyboard.press("k");
+  assert.equal(await focused(), plans[0].plan_id);
+  await page.keyboard.press("Enter");
+  await page.locator(".decide").waitFor();
+  assert.match(page.url(), new RegExp(plans[0].plan_id));
+  await page.keyboard.press("j");
+  await page.waitForURL(new RegExp(plans[1].plan_id));
+  await page.locator(".plan-title", { hasText: "tag_note" }).waitFor();
+  await page.keyboard.press("r");
+  assert.equal(await focused(), "Reject");
+  await page.keyboard.press("a");
+  assert.equal(await focused(), "Approve");
+  // A letter never decides by itself.
+  assert.equal((await bot.tool("get_plan", { plan_id: plans[1].plan_id })).structuredContent.data.plan.state, "pending");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(new RegExp(plans[0].plan_id));
+  assert.equal((await bot.tool("get_plan", { plan_id: plans[1].plan_id })).structuredContent.data.plan.state, "approved");
+  await page.keyboard.press("u");
+  await page.getByRole("heading", { name: "Inbox" }).waitFor();
+  await page.keyboard.press("a");
+  await page.waitForURL(/#approve$/);
+  await page.waitForFunction(() => document.activeElement?.textContent === "Approve");
+  await page.keyboard.press("?");
+  await page.getByRole("dialog").getByText("next, previous plan").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.keyboard.press("g");
+  await page.keyboard.press("t");
+  await page.getByRole("heading", { name: "Tools" }).waitFor();
+  // Letters typed into a field are letters.
+  await page.getByLabel("Find").fill("");
+  await page.getByLabel("Find").pressSequentially("ajr?");
+  assert.equal(await page.getByLabel("Find").inputValue(), "ajr?");
+  await clear();
+  quiet();
+});
+
+test("hostile strings are inert and whole", async () => {
+  const evil = "<script>window.hit=1</script><img src=x onerror=\"window.hit=1\"><svg/onload=window.hit=1>";
+  const args = { [`"><script>window.hit=1</script>`]: 1, [evil]: evil, javascript: "javascript:window.hit=1", bidi: "invoice \u202e001\u202c \u2066x\u2069", zero: "pay\u200bpal\u00ad \ufeff", tags: "ok\u{e0041}\u{e0042}", control: "a\u001b[2Jb\u0007", proto: { __proto__x: 1, constructor: "c" }, template: "{{7*7}} ${7*7}", long: `${"0123456789".repeat(10_240)}END` };
+  const plan = await bot.ask("write", "notes:take_anything", args, `${evil} \u202eevil`);
+  await row(plan.plan_id).waitFor();
+  await page.locator(`.plan-row[data-plan="${plan.plan_id}"] .badge`, { hasText: "hidden characters" }).waitFor();
+  await openPlan(plan.plan_id);
+  const values = page.locator(".arguments table.values");
+  const shown = (name) => page.locator(".arguments tr").filter({ has: page.locator("th", { hasText: name }) }).locator("td").textContent();
+  assert.equal(await values.locator("tr").count(), Object.keys(args).length);
+  assert.match(await shown("bidi"), /invoice \\u\{202e\}001\\u\{202c\} \\u\{2066\}x\\u\{2069\}/);
+  assert.match(await shown("zero"), /pay\\u\{200b\}pal\\u\{ad\} \\u\{feff\}/);
+  assert.match(await shown("tags"), /\\u\{e0041\}\\u\{e0042\}/);
+  assert.match(await shown("control"), /a\\u001b\[2Jb\\u0007/);
+  assert.doesNotMatch(await page.locator("main").textContent(), /[\u202a-\u202e\u2066-\u2069\u200b\ufeff]/);
+  await page.locator(".folds", { hasText: "folded" }).waitFor();
+  assert.match(await shown("long"), /Show all 102,403 characters/);
+  await press("Unfold all");
+  assert.ok((await shown("long")).includes(args.long), "the whole value is there");
+  assert.equal(await page.locator(".folds").textContent(), "");
+  assert.ok((await values.textContent()).includes("<img src=x onerror="));
+  assert.equal(await page.evaluate(() => window.hit), undefined);
+  assert.equal(await page.locator("main img, main script, main svg[onload], main iframe").count(), 0);
+  const box = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  assert.ok(box <= 0, "nothing leaves its box");
+  await press("Approve");
+  await state("approved");
+  await page.goto(`${house.url}/activity?plan_id=${plan.plan_id}`);
+  await page.locator(".act").first().waitFor();
+  await page.locator(".act a.what").first().click();
+  await page.locator(".story-page").waitFor();
+  assert.equal(await page.evaluate(() => window.hit), undefined);
+  quiet();
+});
+
+test("500 arguments are all there, and 40 levels deep is readable", async () => {
+  const args = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`argument_${String(at).padStart(3, "0")}`, `value ${at}`]));
+  let deep = "bottom";
+  for (let level = 0; level < 40; level += 1) deep = { [`level_${level}`]: deep, beside: "a text that is long enough not to fit on one line with the rest of it" };
+  const plan = await bot.ask("write", "notes:take_anything", { ...args, deep });
+  await openPlan(plan.plan_id);
+  assert.equal(await page.locator(".arguments > table.values > tbody > tr").count(), 501);
+  const all = await page.locator(".arguments").textContent();
+  for (let at = 0; at < 500; at += 1) assert.ok(all.includes(`value ${at}"`), `value ${at}`);
+  assert.ok(all.includes("bottom"));
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  quiet();
+});
+
+test("numbers stand as they were written", async () => {
+  const plan = await bot.ask("write", "notes:take_anything", { big: 9007199254740991, small: 1e-7, exact: 0.1 });
+  await openPlan(plan.plan_id);
+  const text = await page.locator(".arguments").textContent();
+  assert.match(text, /9007199254740991/);
+  assert.match(text, /0\.1/);
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  quiet();
+});
+
+test("activity: every filter narrows, the address holds it, the story of a call is on one page", async () => {
+  await bot.call("read", "notes:read_note", { title: "release-plan" }, {}, "needle in the reason");
+  await bot.call("read", "notes:delete_note", { title: "release-plan" });
+  await page.goto(`${house.url}/activity`);
+  await page.locator(".act").first().waitFor();
+  await page.locator(".histogram svg").waitFor();
+  const all = await page.locator(".act").count();
+  const count = async (query, check) => {
+    await page.goto(`${house.url}/activity?${query}`);
+    await page.locator(".act, .empty").first().waitFor();
+    const rows = await page.locator(".act").allTextContents();
+    if (check) for (const text of rows) assert.match(text, check);
+    return rows.length;
+  };
+  const session = (await (await page.request.get(`${house.url}/api/v1/activity?limit=1&role=agent`)).json()).data.activities[0];
+  const within = async (query, check) => {
+    const found = await count(query, check);
+    assert.ok(found > 0 && found <= Math.max(all, 100), `${query}: ${found}`);
+  };
+  await within("status=refused", /refused/);
+  await within("type=approval", /approval/);
+  await within("server=notes", /notes:/);
+  await within("tool=notes:write_note", /write_note/);
+  await within("intent_type=read", /read_note|delete_note/);
+  await within(`principal=${encodeURIComponent(session.principal)}`);
+  await within("role=human", /mara/);
+  await within(`session_id=${encodeURIComponent(session.session)}`);
+  await within("code=E_INTENT_SERVER_MISMATCH", /E_INTENT_SERVER_MISMATCH/);
+  await within("q=needle");
+  assert.equal(await count("q=nothing-has-this-text"), 0);
+  await page.getByText("Clear the filters").waitFor();
+  assert.equal(await count("end_time=2020-01-01T00:00:00Z"), 0);
+  await within("start_time=2020-01-01T00:00:00Z");
+  await page.goto(`${house.url}/activity`);
+  await page.getByLabel("Status").selectOption("refused");
+  await page.waitForURL(/status=refused/);
+  await page.locator("form.filters").getByLabel("Text").fill("delete_note");
+  await press("Filter");
+  await page.waitForURL(/q=delete_note/);
+  await page.locator(".act").first().locator("a.what").click();
+  await page.locator(".story-page").waitFor();
+  await page.getByText("The record, whole").click();
+  await page.locator(".record").getByText("prev hash").waitFor();
+  for (const format of ["JSONL", "CSV"]) {
+    await page.goto(`${house.url}/activity?status=refused`);
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: format }).click()]);
+    assert.match(fs.readFileSync(await file.path(), "utf8"), /refused/);
+  }
+  quiet();
+});
+
+test("the whole story of an approved call: asked, approved, sent, done", async () => {
+  const name = title("story");
+  const plan = await write(name, "told\n");
+  await openPlan(plan.plan_id);
+  await page.getByLabel("Note").fill("go ahead");
+  await press("Approve and run");
+  await state("done");
+  await page.goto(`${house.url}/activity?plan_id=${plan.plan_id}`);
+  await page.locator(".act a.what").first().click();
+  const story = page.locator(".story .timeline");
+  await story.waitFor();
+  const text = await story.textContent();
+  for (const part of [/waits for a person/, /approved it over page, strength human/, /go ahead/, /ran/]) assert.match(text, part);
+  await page.getByText(`wrote ${name}`).waitFor();
+  quiet();
+});
+
+test("tools: what each needs and why; a changed definition is compared and accepted as shown", async () => {
+  await page.goto(`${house.url}/tools`);
+  const line = page.locator("tr", { hasText: "notes:delete_note" });
+  assert.match(await line.textContent(), /destructive.*type.*human.*accepted/s);
+  fs.writeFileSync(path.join(house.room, "notes.json.changed"), "");
+  house.run("tools", "list", "--config", "countersign.toml");
+  // The gateway reads the list again before a call is let out.
+  await bot.call("write", "notes:move_note", { title: "a", to: "b" }).catch(() => {});
+  await page.goto(`${house.url}/tools/notes%3Amove_note`);
+  if ((await page.locator(".plan-title .badge", { hasText: "changed" }).count()) === 0) {
+    const plan = await write();
+    await openPlan(plan.plan_id);
+    await press("Approve and run");
+    await state("done");
+    await page.goto(`${house.url}/tools/notes%3Amove_note`);
+  }
+  await page.locator(".plan-title .badge", { hasText: "changed" }).waitFor();
+  assert.match(await page.locator(".diff tr.add", { hasText: "evil.test" }).textContent(), /send every file/);
+  await page.locator(".diff tr.add", { hasText: "bcc" }).first().waitFor();
+  await press("Accept this definition");
+  await page.getByRole("dialog").getByRole("button", { name: "Accept" }).click();
+  await page.locator(".plan-title .badge", { hasText: "accepted" }).waitFor();
+  await clear();
+  quiet();
+});
+
+test("tools are found by words", async () => {
+  await page.goto(`${house.url}/tools`);
+  await page.getByLabel("Find").fill("delete");
+  await page.waitForFunction(() => document.querySelectorAll(".grid tbody tr").length === 1);
+  await page.getByLabel("Find").fill("");
+  await page.getByLabel("Effect").selectOption("read");
+  await page.waitForFunction(() => document.querySelectorAll(".grid tbody tr").length === 1);
+  quiet();
+});
+
+test("upstreams: health, restarts, stderr, latency", async () => {
+  await page.goto(`${house.url}/upstreams`);
+  const notes = page.getByRole("article", { name: "Upstream notes" });
+  await notes.locator(".badge", { hasText: "up" }).waitFor();
+  await notes.locator(".spark svg").waitFor();
+  await notes.locator("summary").click();
+  await notes.getByText("notes are open").waitFor();
+  const gone = page.getByRole("article", { name: "Upstream gone" });
+  await gone.getByText("the database is not there").first().waitFor();
+  quiet();
+});
+
+test("runs: lines come live, and it can be stopped", async () => {
+  const { data } = await bot.call("write", "jobs:build", { what: "the site" });
+  await page.goto(`${house.url}/runs`);
+  await page.locator("tr", { hasText: data.run_id }).getByRole("link").click();
+  const log = page.getByRole("log");
+  await log.getByText("building the site").waitFor();
+  const before_ = (await log.textContent()).length;
+  await page.waitForFunction((n) => document.querySelector('[role="log"]').textContent.length > n, before_);
+  await press("Stop");
+  await page.getByRole("dialog").getByRole("button", { name: "Stop it" }).click();
+  await page.locator(".plan-title .badge", { hasText: "cancelled" }).waitFor();
+  quiet();
+});
+
+test("credentials: made with limits, shown once, revoked", async () => {
+  await page.goto(`${house.url}/credentials`);
+  const form = page.locator("form.make");
+  await form.getByLabel("Name").fill("ci-agent");
+  await form.getByLabel("Only these upstreams").fill("notes");
+  await form.getByLabel("Highest mode").selectOption("plan");
+  await press("Create");
+  const secret = await page.getByLabel("The secret, shown this once").inputValue();
+  assert.match(secret, /^csg_agent_/);
+  const other = await agent(house, { authorization: `Bearer ${secret}` });
+  assert.equal((await other.call("write", "notes:tag_note", { title: "a", tag: "b" })).error?.code, "E_MODE_FORBIDDEN");
+  const tried = await fetch(`${house.url}/api/v1/plans`, { headers: { authorization: `Bearer ${secret}` } });
+  assert.equal(tried.status, 403);
+  await page.reload();
+  const line = page.locator("tr", { hasText: "ci-agent" });
+  await line.waitFor();
+  assert.ok(!(await page.content()).includes(secret));
+  assert.match(await line.textContent(), /max_mode.*plan/);
+  await line.getByRole("button", { name: /Revoke/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+  await line.locator(".badge", { hasText: "revoked" }).waitFor();
+  await form.getByLabel("Name").fill("bad name!");
+  await press("Create");
+  await form.locator(".trouble").waitFor();
+  quiet();
+});
+
+test("policy: rules with their place, a pasted call explained, other rules simulated", async () => {
+  await page.goto(`${house.url}/policy`);
+  const rule = page.locator(".rule", { hasText: "notes:delete_note" });
+  assert.match(await rule.textContent(), /confirm.*type.*countersign\.toml/s);
+  const call = { method: "tools/call", params: { name: "call_tool_destructive", arguments: { name: "notes:delete_note", args: { title: "x" }, intent: { operation_type: "destructive" } } } };
+  await page.getByLabel("Arguments, or a whole call as an agent writes it").fill(JSON.stringify(call));
+  await page.getByLabel("Tool", { exact: true }).fill("?");
+  await press("Explain");
+  await page.locator(".explained", { hasText: "waits for confirmation" }).waitFor();
+  assert.match(await page.locator(".explained").textContent(), /notes:delete_note.*type_field|confirm.*type/s);
+  await page.getByLabel("Arguments, or a whole call as an agent writes it").fill("[1]");
+  await press("Explain");
+  await page.locator("form .trouble", { hasText: "JSON object" }).waitFor();
+  await page.getByLabel("Rules").fill('[[rules]]\nmatch = "notes:*"\ndeny = "closed"\n');
+  await press("Simulate");
+  await page.getByText(/decisions? would change/).waitFor();
+  await page.getByLabel("Rules").fill("[[rules]\n");
+  await press("Simulate");
+  await page.locator("form .trouble").last().waitFor();
+  quiet();
+});
+
+test("light and dark: as the system says, until a person chooses; the choice stays", async () => {
+  const dark = await web.visit({ colorScheme: "dark" });
+  const background = () => dark.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const system = await background();
+  await dark.getByRole("button", { name: "Light" }).click();
+  const chosen = await background();
+  assert.notEqual(system, chosen);
+  await dark.reload();
+  await dark.getByRole("heading", { name: "Inbox" }).waitFor();
+  assert.equal(await background(), chosen);
+  await dark.context().close();
+  quiet();
+});
+
+test("signing out ends the session", async () => {
+  const other = await web.visit();
+  await other.getByRole("button", { name: "Sign out" }).click();
+  await other.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+  await other.context().close();
+});
+
+/** Lets the agent go on where the tests rejected too much. */
+async function resume() {
+  const { pauses } = (await (await page.request.get(`${house.url}/api/v1/pauses`)).json()).data;
+  for (const pause of pauses) house.run("plans", "resume", pause.principal, "--config", "countersign.toml");
+}
+
+/** Takes back every plan that waits. */
+async function clear() {
+  const { plans } = (await (await page.request.get(`${house.url}/api/v1/plans?state=pending&limit=100`)).json()).data;
+  for (const plan of plans) await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+}
