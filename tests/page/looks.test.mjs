@@ -46,7 +46,7 @@ before(async () => {
     grants: "/grants", credentials: "/credentials", policy: "/policy?tool=notes%3Adelete_note",
   });
   const tags = (await (await page.request.get(`${house.url}/api/v1/plans?state=pending`)).json()).data.plans.filter((plan) => plan.tool === "notes:tag_note");
-  places.together = `/together/${tags[0].plan_id}`;
+  places.together = `/together?plan=${tags[0].plan_id}`;
   await page.context().close();
   fs.mkdirSync(OUT, { recursive: true });
 });

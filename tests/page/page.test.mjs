@@ -21,6 +21,8 @@ after(async () => {
   await house?.close();
 });
 beforeEach(async () => {
+  await resume();
+  await clear();
   web.trouble.length = 0;
   await page.goto(`${house.url}/`);
   await page.getByRole("heading", { name: "Inbox" }).waitFor();
@@ -345,9 +347,9 @@ test("keys: j and k move, Enter opens, a and r go to the decision, u goes up, ? 
   await page.keyboard.press("t");
   await page.getByRole("heading", { name: "Tools" }).waitFor();
   // Letters typed into a field are letters.
-  await page.getByLabel("Find").fill("");
-  await page.getByLabel("Find").pressSequentially("ajr?");
-  assert.equal(await page.getByLabel("Find").inputValue(), "ajr?");
+  await page.getByLabel("Find", { exact: true }).fill("");
+  await page.getByLabel("Find", { exact: true }).pressSequentially("ajr?");
+  assert.equal(await page.getByLabel("Find", { exact: true }).inputValue(), "ajr?");
   await clear();
   quiet();
 });
@@ -507,9 +509,9 @@ test("tools: what each needs and why; a changed definition is compared and accep
 
 test("tools are found by words", async () => {
   await page.goto(`${house.url}/tools`);
-  await page.getByLabel("Find").fill("delete");
+  await page.getByLabel("Find", { exact: true }).fill("delete");
   await page.waitForFunction(() => document.querySelectorAll(".grid tbody tr").length === 1);
-  await page.getByLabel("Find").fill("");
+  await page.getByLabel("Find", { exact: true }).fill("");
   await page.getByLabel("Effect").selectOption("read");
   await page.waitForFunction(() => document.querySelectorAll(".grid tbody tr").length === 1);
   quiet();

@@ -21,7 +21,7 @@ import * as upstreams from "./upstreams.js";
 
 const PLACES = [["/", "Inbox", "i"], ["/activity", "Activity", "y"], ["/tools", "Tools", "t"], ["/upstreams", "Upstreams", "s"], ["/runs", "Runs", "n"], ["/grants", "Grants", "g"], ["/credentials", "Credentials", "c"], ["/policy", "Policy", "p"]];
 const ROUTES = [
-  [/^\/$/, inbox.view], [/^\/plans$/, inbox.view], [/^\/plans\/([^/]+)$/, plan.view], [/^\/together\/([^/]+)$/, together.view],
+  [/^\/$/, inbox.view], [/^\/plans$/, inbox.view], [/^\/plans\/([^/]+)$/, plan.view], [/^\/together$/, together.view],
   [/^\/activity$/, activity.view], [/^\/activity\/([^/]+)$/, story.view], [/^\/tools$/, tools.view], [/^\/tools\/([^/]+)$/, tools.one],
   [/^\/upstreams$/, upstreams.view], [/^\/runs$/, runs.view], [/^\/runs\/([^/]+)$/, runs.one], [/^\/grants$/, grants.view],
   [/^\/credentials$/, credentials.view], [/^\/policy$/, policy.view],

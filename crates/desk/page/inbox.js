@@ -44,7 +44,7 @@ export function differing(plans) {
 function group(plans) {
   if (plans.length === 1) return row(plans[0]);
   const names = differing(plans);
-  const where = `/together/${encodeURIComponent(plans[0].plan_id)}`;
+  const where = `/together?plan=${encodeURIComponent(plans[0].plan_id)}`;
   const differ = names.length === 0 ? "the same arguments" : bundle("they differ in ", names.slice(0, 5).map((name, at) => bundle(at > 0 ? ", " : "", h("code", null, brief(name, 28)))), names.length > 5 ? ` and ${names.length - 5} more` : "");
   return h("section", { class: "group", "aria-label": `${plans.length} similar plans` },
     h("div", { class: "group-head" }, h("span", null, h("b", null, `${plans.length} similar plans`), " ", differ), h("a", { class: "button", href: where }, "Decide together")),

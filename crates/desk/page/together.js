@@ -40,8 +40,8 @@ function card(plan, number, names, shared, chosen, changed) {
 }
 
 /** The view. */
-export async function view(shell, id) {
-  const { tool, principal } = (await get(`/plans/${encodeURIComponent(id)}`)).plan;
+export async function view(shell, _, filters) {
+  const { tool, principal } = (await get(`/plans/${encodeURIComponent(filters.get("plan") ?? "")}`)).plan;
   const chosen = new Map();
   const [body, troubles, bar] = [h("div"), h("div"), h("div", { class: "decide-bar" })];
   const note = h("input", { type: "text", maxlength: 1000 });
