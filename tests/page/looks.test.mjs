@@ -67,6 +67,7 @@ async function look(page, place) {
 async function serious(page) {
   await page.evaluate(`${AXE}; true`);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  assert.ok(found.passes.length > 10, "axe looked");
   const bad = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
   return bad.map((one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).slice(0, 3).join(" | ")}`);
 }

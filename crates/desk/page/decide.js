@@ -2,7 +2,7 @@
 // it. Sends what the person did and nothing else; whether it counts is the gateway's word.
 import { post } from "./api.js";
 import { bundle, h, put } from "./dom.js";
-import { announce, facts, field, notice, select, showTrouble, state, toolName } from "./parts.js";
+import { announce, facts, field, notice, select, showTrouble, state, toolName, trouble } from "./parts.js";
 import { forget } from "./pending.js";
 import { line, plain } from "./safe.js";
 import { full, left } from "./time.js";
@@ -106,6 +106,8 @@ export function decision(shell, plan, around) {
       showTrouble(troubles, error);
       if (typed && text.value !== "") text.select();
       await around.reload().catch(() => {});
+      // Somebody else was first: the panel has given way to how it was decided, and the answer is said beside it.
+      if (!form.isConnected) notice("bad", trouble(error));
     } finally {
       sending = false;
       all.forEach((button) => button.removeAttribute("aria-busy"));

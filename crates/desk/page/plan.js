@@ -67,6 +67,10 @@ function decided(plan) {
   return plan.decided_at ? full(plan.decided_at) : null;
 }
 
+function lines(of) {
+  return typeof of === "string" ? of.split("\n") : spread(of);
+}
+
 /** What differs from the last approved call of the same tool. */
 function sinceLast(plan) {
   const last = plan.previous_approval;
@@ -80,7 +84,7 @@ function sinceLast(plan) {
   const one = (name) => {
     const long = [was[name], is[name]].some((side) => isNested(side) || (typeof side === "string" && side.includes("\n")));
     if (kind(name) === "changed" && long) {
-      return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", { colspan: 3 }, diff.between(spread(was[name]), spread(is[name]), "last time → now")));
+      return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", { colspan: 3 }, diff.between(lines(was[name]), lines(is[name]), "last time → now")));
     }
     const side = (of) => (Object.hasOwn(of, name) ? value(of[name]) : h("span", { class: "v null" }, "not given"));
     return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", { class: "old" }, side(was)), h("td", { class: "arrow", "aria-hidden": "true" }, "→"), h("td", { class: "new" }, side(is)));
@@ -179,7 +183,9 @@ export async function view(shell, id) {
   const folds = h("p", { class: "folds" });
   let panel = null;
   const aside = h("aside", { class: "decide", "aria-label": "Decision" });
-  const node = h("div", { class: "page plan" }, top, h("div", { class: "columns" }, h("article", null, body, past), h("div", { class: "side" }, aside)));
+  // Where there is no room beside the plan the decision stands below it; this leads there.
+  const jump = h("button", { type: "button", class: "jump primary", on: { click: () => aside.scrollIntoView({ block: "start" }) } }, "Decide");
+  const node = h("div", { class: "page plan" }, top, h("div", { class: "columns" }, h("article", null, body, past), h("div", { class: "side" }, aside)), jump);
 
   const count = () => {
     const closed = foldedIn(body);
@@ -190,6 +196,7 @@ export async function view(shell, id) {
     put(body, content(plan, removed, () => panel?.stepsChanged?.()), h("p", { class: "fine" }, "plan ", h("span", { class: "mono" }, line(plan.plan_id)), h("br"), "hash ", h("span", { class: "mono" }, line(plan.plan_hash ?? "")), plan.fingerprint ? [h("br"), "definition ", h("span", { class: "mono" }, line(plan.fingerprint))] : null));
     panel = decision(shell, plan, { removed, folds, reload, after: () => neighbours(plan.plan_id).after });
     put(aside, panel.node);
+    jump.hidden = plan.state !== "pending";
     count();
   };
   const reload = async () => {

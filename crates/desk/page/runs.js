@@ -68,5 +68,6 @@ export async function one(shell, id) {
   };
   await load();
   const timer = setInterval(() => isLive(run) && load(), 1000);
-  return { title: "Run", node, heard: (kind) => kind.startsWith("run") && load(), leave: () => clearInterval(timer), keys: { u: () => shell.go("/runs") } };
+  const shown = () => (box.scrollTop = box.scrollHeight);
+  return { title: "Run", node, shown, heard: (kind) => kind.startsWith("run") && load(), leave: () => clearInterval(timer), keys: { u: () => shell.go("/runs") } };
 }

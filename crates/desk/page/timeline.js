@@ -10,7 +10,8 @@ export function about(row) {
   const tool = row.upstream && row.tool ? `${row.upstream}:${row.tool}` : (row.tool ?? row.upstream ?? "");
   if (row.kind === "call") return toolName(tool);
   const action = typeof row.detail?.action === "string" ? row.detail.action : "";
-  const words = [row.kind, action.replaceAll("_", " ")].filter((word) => word !== "");
+  const decided = row.kind === "approval" ? { approve: "approved", reject: "rejected" }[action] : undefined;
+  const words = decided ? [decided] : [row.kind, action].filter((word) => word !== "").map((word) => word.replaceAll("_", " "));
   return h("span", null, line(words.join(" · ")), tool === "" ? null : [" ", toolName(tool)]);
 }
 
@@ -44,7 +45,7 @@ export function timeline(rows, here) {
       h("div", { class: "event" },
         h("p", null, state(row.status), h("a", { href: `/activity/${encodeURIComponent(row.id)}` }, about(row)), row.code ? h("code", { class: "code" }, line(row.code)) : null),
         h("p", { class: "dim" }, row.principal ? h("b", null, line(row.principal)) : null, " ", said, row.duration_us ? ` in ${micros(Number(row.duration_us))}` : "", row.source ? ` · over ${row.source}` : ""),
-        row.approval?.note ? h("p", { class: "note" }, "Note: ", line(row.approval.note)) : null,
+        row.kind === "approval" && row.approval?.note ? h("p", { class: "note" }, "Note: ", line(row.approval.note)) : null,
         row.detail?.note ? h("p", { class: "note" }, "Note: ", line(row.detail.note)) : null));
   };
   return h("ol", { class: "timeline" }, rows.map(one));
