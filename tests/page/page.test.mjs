@@ -423,7 +423,7 @@ test("activity: every filter narrows, the address holds it, the story of a call 
     assert.ok(found > 0 && found <= Math.max(all, 100), `${query}: ${found}`);
   };
   await within("status=refused", /refused/);
-  await within("type=approval", /approval/);
+  await within("type=approval", /approved|rejected|approval/);
   await within("server=notes", /notes:/);
   await within("tool=notes:write_note", /write_note/);
   await within("intent_type=read", /read_note|delete_note/);
