@@ -39,7 +39,7 @@ const PARTIES: [(&str, &str, &str); 7] = [
 
 type Item = (&'static str, &'static str, &'static str, i64, i64, &'static str, i64, i64);
 
-const ITEMS: [Item; 10] = [
+const ITEMS: [Item; 22] = [
     ("TUBE-4130-28", "Chromoly tube 28.6 mm", "m", 1_480, 212, "A-01", 600, 150),
     ("SPOKE-262", "Stainless spoke 262 mm", "pc", 38, 4_150, "B-02", 9_000, 2_500),
     ("HUB-DYN-36", "Dynamo hub, 36 holes", "pc", 6_250, 34, "B-04", 120, 40),
@@ -48,6 +48,18 @@ const ITEMS: [Item; 10] = [
     ("CHAIN-8S", "Chain, 8 speed", "pc", 1_120, 64, "C-03", 300, 80),
     ("BRAKE-HS", "Hydraulic rim brake set", "set", 5_490, 27, "C-04", 90, 30),
     ("SADDLE-W", "Leather saddle, wide", "pc", 7_800, 19, "D-01", 60, 15),
+    ("CRANK-170", "Crank set 170 mm", "set", 4_350, 41, "C-05", 120, 30),
+    ("PEDAL-FLAT", "Flat pedals, pair", "pair", 1_890, 73, "C-06", 200, 50),
+    ("GRIP-CORK", "Cork grips, pair", "pair", 990, 156, "C-07", 300, 80),
+    ("STEM-90", "Stem 90 mm", "pc", 2_440, 38, "C-08", 120, 25),
+    ("BAR-SWEPT", "Swept handlebar", "pc", 3_120, 33, "C-09", 100, 25),
+    ("POST-272", "Seat post 27.2 mm", "pc", 1_760, 52, "D-02", 150, 40),
+    ("FENDER-45", "Fender set 45 mm", "set", 2_980, 47, "D-03", 120, 30),
+    ("RACK-REAR", "Rear rack, steel", "pc", 4_100, 29, "D-04", 90, 25),
+    ("LIGHT-F", "Front light, dynamo", "pc", 3_650, 58, "D-05", 160, 40),
+    ("LIGHT-R", "Rear light, dynamo", "pc", 2_150, 61, "D-06", 160, 40),
+    ("BELL-BRASS", "Brass bell", "pc", 870, 120, "D-07", 300, 60),
+    ("LOCK-FRAME", "Frame lock", "pc", 3_300, 44, "D-08", 120, 30),
     ("BIKE-COURIER", "Courier bicycle, complete", "pc", 118_000, 12, "F-01", 40, 8),
     ("BIKE-CITY", "City bicycle, complete", "pc", 94_500, 21, "F-02", 60, 10),
 ];

@@ -129,15 +129,15 @@
     return box;
   }
 
-  function viewBoxes(view, source) {
+  function viewBoxes(view) {
     if (!view) return [];
     const boxes = [];
     if (view.message) boxes.push(el('p', 'say', view.message));
     if (view.error && view.error !== view.message) boxes.push(el('p', 'say failure', view.error));
     boxes.push(...view.actions.map(actionBox), ...view.diffs.map(diffBox), ...view.texts.map((one) => el('pre', '', one)));
-    if (view.next && view.next.length) boxes.push(el('p', 'hint', 'It suggests: ' + view.next.join('; ')));
-    if (view.rest !== undefined && view.rest !== null) {
-      const more = el('details', '', el('summary', '', 'Everything else it said'), el('pre', '', JSON.stringify(view.rest, null, 2)));
+    const more_said = [view.next && view.next.length ? { it_suggests: view.next } : null, view.rest].filter((one) => one !== null && one !== undefined);
+    if (more_said.length) {
+      const more = el('details', '', el('summary', '', 'Everything else it said'), ...more_said.map((one) => el('pre', '', JSON.stringify(one, null, 2))));
       more.addEventListener('toggle', measure);
       boxes.push(more);
     }
@@ -176,12 +176,12 @@
     if (view.steps) {
       view.steps.forEach((step, index) => {
         const box = el('div', 'step', el('p', 'say', el('strong', '', 'Step ' + (index + 1) + ': ' + step.tool + ' '), el('span', 'hint', step.effect)));
-        box.append(...(step.view.warnings || []).map((one) => el('p', 'note', one)), ...viewBoxes(step.view, step.source), argumentBox(step.arguments));
+        box.append(...(step.view.warnings || []).map((one) => el('p', 'note', one)), ...viewBoxes(step.view), argumentBox(step.arguments));
         boxes.push(box);
       });
       notes(null, view.blocks || []);
     } else {
-      boxes.push(...viewBoxes(view.view, view.source), argumentBox(view.arguments));
+      boxes.push(...viewBoxes(view.view), argumentBox(view.arguments));
       notes(view.view, view.blocks || []);
     }
     $('body').replaceChildren(...boxes);
@@ -209,7 +209,7 @@
     show('confirm', active && S.card !== undefined && rail !== 'none' && !person && S.state !== 'blocked' && !blocked(view));
     show('cancel', active && rail !== 'none');
     show('desk', waits && person && canOpen(view));
-    show('typed', waits && view.confirm && view.confirm.kind === 'type');
+    show('typed', waits && Boolean(view.confirm) && view.confirm.kind === 'type' && canOpen(view));
     show('retry', Boolean(S.retry));
     $('confirm').disabled = $('cancel').disabled = S.locked;
     show('clock', waits && Boolean(view.expires_at));
@@ -435,6 +435,7 @@
   function ended(plan) {
     stop(); S.closed = false;
     S.locked = true; S.retry = null;
+    done(plan.result);
     if (plan.state === 'done') {
       S.state = 'applied';
       const used = S.answer !== 'approve' && plan.approval && plan.approval.rail !== 'card';
@@ -445,6 +446,19 @@
     const again = S.view.retry;
     if (host.can.message && again) S.retry = () => { S.retry = null; message(again).then(() => draw({ reason: reasonOfResult(plan.result), hint: 'The agent was asked for a new plan.' }), (error) => fail(error.message, S.retry)); draw({ reason: reasonOfResult(plan.result) }); };
     draw({ reason: reasonOfResult(plan.result) });
+  }
+
+  // What was planned gives way to what was done, where the answer lists it.
+  function done(result) {
+    const said = result && result.structuredContent || {};
+    const listed = Array.isArray(said.actions) && said.actions.every((action) => action && Array.isArray(action.changes));
+    if (!listed || S.view.steps) return document.querySelectorAll('#body > .say').forEach((one) => one.remove());
+    const how = (change) => change.old === null || change.old === undefined ? 'added' : change.new === null || change.new === undefined ? 'removed' : 'changed';
+    const boxes = said.actions.map((action) => actionBox({
+      operation: action.operation, target: action.target_label || action.target, status: action.status_label || action.status, error: action.error,
+      changes: action.changes.map((change) => ({ ...change, field: String(change.field), how: how(change) })), more: {},
+    }));
+    $('body').replaceChildren(...boxes, argumentBox(S.view.arguments));
   }
 
   function messageOfResult(result) {
