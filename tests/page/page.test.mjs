@@ -379,6 +379,47 @@ test("hostile strings are inert and whole", async () => {
   quiet();
 });
 
+test("an upstream that means harm is inert wherever it can say something", async () => {
+  const inert = async (where) => {
+    assert.equal(await page.evaluate(() => window.hit), undefined, where);
+    assert.equal(await page.locator('main script, main iframe, main [onerror], main a[href^="javascript"]').count(), 0, where);
+    assert.equal(await page.locator("main img").count(), 0, where);
+    assert.doesNotMatch(await page.locator("main").textContent(), /[\u202a-\u202e\u200b]/, where);
+    assert.ok((await page.locator("main").textContent()).includes("window.hit=1"), `${where}: shown as text`);
+  };
+  await page.goto(`${house.url}/tools`);
+  await page.locator("tr", { hasText: "hostile:greet" }).waitFor();
+  await inert("tools");
+  await page.goto(`${house.url}/tools/hostile%3Agreet`);
+  await page.locator(".definition").waitFor();
+  await inert("tool");
+  await page.goto(`${house.url}/upstreams`);
+  await page.getByRole("article", { name: "Upstream hostile" }).locator("summary").click();
+  await inert("upstreams");
+  const plan = await bot.ask("write", "hostile:say", {}, "see what it says");
+  await openPlan(plan.plan_id);
+  await page.locator(".preview .diff tr.add").waitFor();
+  await page.locator(".preview .changes").waitFor();
+  await inert("plan");
+  await press("Approve and run");
+  await state("done");
+  await page.locator(".outcome").waitFor();
+  await inert("result");
+  quiet();
+});
+
+test("an order desk's preview reads as a sentence, a warning and changes", async () => {
+  const plan = await bot.ask("destructive", "orders:delete_purchase_order", { number: "PO-1040" });
+  await openPlan(plan.plan_id);
+  const preview = page.locator(".preview");
+  await preview.locator(".sentence", { hasText: "purchase order PO-1040: " }).waitFor();
+  await preview.locator(".banner.warn", { hasText: "cannot be brought back" }).waitFor();
+  await preview.locator("h4", { hasText: "delete PO-1040" }).waitFor();
+  assert.match(await preview.locator(".changes tbody tr").first().textContent(), /supplier"Brightspoke GmbH"→null/);
+  assert.match(await preview.textContent(), /review the changes/);
+  quiet();
+});
+
 test("500 arguments are all there, and 40 levels deep is readable", async () => {
   const args = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`argument_${String(at).padStart(3, "0")}`, `value ${at}`]));
   let deep = "bottom";

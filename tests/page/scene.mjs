@@ -37,6 +37,13 @@ run = ["sh", "${room}/build.sh", "{what}"]
 effect = "write"
 background = true
 
+[upstreams.orders]
+kind = "demo"
+
+[upstreams.hostile]
+command = "${process.execPath}"
+args = ["${HERE}/upstream.mjs", "${room}/hostile.json", "hostile"]
+
 [upstreams.gone]
 command = "sh"
 args = ["-c", "echo the database is not there >&2; exit 3"]
@@ -50,6 +57,10 @@ strength = "human"
 [[rules]]
 match = ["notes:write_note", "notes:tag_note", "notes:move_note", "notes:set_fields", "notes:take_anything", "notes:fail"]
 confirm = "preview"
+strength = "human"
+
+[[rules]]
+match = ["orders:*", "hostile:*"]
 strength = "human"
 
 [[rules]]

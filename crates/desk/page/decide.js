@@ -144,20 +144,27 @@ export function decision(shell, plan, around) {
   });
   ready();
 
+  /** Takes the unticked steps out; what is left is the plan that is decided on, under another hash. */
+  const takeOut = async () => {
+    const gone = [...around.removed].map((number) => number + 1);
+    showTrouble(troubles, null);
+    try {
+      await post(at("steps"), { remove: gone, plan_hash: plan.plan_hash });
+      const said = gone.length === 1 ? "1 step taken out" : `${gone.length} steps taken out`;
+      notice("good", said);
+      announce(said);
+    } catch (error) {
+      if (error.code === undefined) throw error;
+      showTrouble(troubles, error);
+    }
+    await around.reload();
+  };
   const stepsChanged = () => {
     const count = around.removed.size;
     const leave = plan.steps.length - count;
-    put(aboutSteps, count === 0 ? null : h("div", { class: "banner" },
-      h("p", null, leave === 0 ? "No step is left: reject the plan instead." : `${count} of ${plan.steps.length} steps taken out. The rest becomes the plan you decide on, and the agent is told.`),
-      leave === 0 ? null : h("button", { type: "button", on: { click: () => send(async () => {
-        const gone = [...around.removed].map((number) => number + 1);
-        const answer = await post(at("steps"), { remove: gone });
-        around.removed.clear();
-        notice("good", `${count} ${count === 1 ? "step" : "steps"} taken out`);
-        const other = answer?.plan?.plan_id;
-        if (other && other !== plan.plan_id) shell.go(`/plans/${encodeURIComponent(other)}`);
-        return answer;
-      }, "Changed") } }, count === 1 ? "Take it out" : "Take them out")));
+    const words = leave === 0 ? "No step is left: reject the plan instead." : `${count} of ${plan.steps.length} steps taken out. The rest becomes the plan you decide on, and the agent is told.`;
+    const go = leave === 0 ? null : h("button", { type: "button", on: { click: takeOut } }, count === 1 ? "Take it out" : "Take them out");
+    put(aboutSteps, count === 0 ? null : h("div", { class: "banner" }, h("p", null, words), go));
     ready();
   };
   return {

@@ -5,7 +5,7 @@ import { bundle, h, put } from "./dom.js";
 import { cells, effect, empty, field, grid, head, select, showTrouble, toolName } from "./parts.js";
 import { line } from "./safe.js";
 import { ago } from "./time.js";
-import { parse, value } from "./value.js";
+import { brief, parse, value } from "./value.js";
 
 const HAPPENS = { go: "runs at once", hold: "waits for confirmation", preview: "is previewed; nothing changes", explain: "is explained, not run", refuse: "is refused" };
 const TONE = { go: "good", hold: "warn", preview: "", explain: "", refuse: "bad" };
@@ -24,14 +24,14 @@ function ruleCard(rule, at) {
       h("p", { class: "dim" }, h("span", { class: "mono" }, line(rule.name)), from ? `, ${from}` : "")));
 }
 
-function explained(of, warnings) {
+function explained(of) {
   const columns = ["Field", "Value", "Decided by"];
   const modes = Object.entries(of.modes ?? {});
   return h("div", { class: "explained", role: "status" },
     h("p", { class: "verdict" }, toolName(of.tool), " in ", h("b", null, of.mode), " mode ", verdict(of.verdict), effect(of.effect)),
     of.message ? h("p", null, of.code ? bundle(h("code", { class: "code" }, line(of.code)), " ") : null, line(of.message)) : null,
     of.rule ? h("p", { class: "dim" }, "because of ", h("code", null, line(of.rule))) : null,
-    [...(of.warnings ?? []), ...(warnings ?? [])].map((one) => h("div", { class: "banner warn" }, line(one))),
+    (of.warnings ?? []).map((one) => h("div", { class: "banner warn" }, line(one))),
     grid("Which rule decided each field", columns, (of.decided ?? []).map((one) => cells(columns, [line(one.field), value(one.value), one.rule ? h("code", null, line(one.rule)) : h("span", { class: "dim" }, line(one.because ?? ""))]))),
     modes.length > 0 ? h("dl", { class: "facts" }, modes.map(([mode, said]) => [h("dt", null, `in ${mode} mode`), h("dd", null, verdict(said.verdict), said.code ? bundle(" ", h("code", { class: "code" }, line(said.code))) : null)])) : null);
 }
@@ -82,7 +82,7 @@ function whatIf(filters) {
       if (args.value.trim() !== "") asked.args = readObject(args.value);
       const said = await post("/policy/explain", asked);
       showTrouble(troubles, null);
-      put(answer, explained(said.explained ?? said, said.warnings));
+      put(answer, explained(said.explained));
     } catch (error) {
       if (error.code === undefined) throw error;
       showTrouble(troubles, error);
@@ -108,24 +108,29 @@ function simulate() {
   const [answer, troubles] = [h("div"), h("div")];
   const rules = h("textarea", { name: "rules", rows: 7, class: "mono", spellcheck: "false", required: true, placeholder: '[[rules]]\nmatch = "github:*"\nstrength = "human"' });
   const since = select("since", ["1d", "7d", "30d"], "7d");
-  const side = (of) => (of === null || of === undefined ? "" : typeof of === "string" ? line(of) : of.verdict ? bundle(verdict(of.verdict), of.code ? bundle(" ", h("code", { class: "code" }, line(of.code))) : null) : value(of));
+  const needs = (of) => [of.effect, of.confirm ? `confirm ${of.confirm}` : null, of.strength ? `strength ${of.strength}` : null].filter(Boolean).join(", ");
+  const side = (of) => bundle(verdict(of.verdict), of.code ? bundle(" ", h("code", { class: "code" }, line(of.code))) : null, h("div", { class: "dim" }, needs(of)), of.rule ? h("div", { class: "dim mono" }, line(of.rule)) : null, of.message ? h("div", { class: "dim" }, line(of.message)) : null);
+  const call = (one) => bundle(toolName(one.tool), h("div", { class: "dim" }, brief(one.arguments, 80)));
+  const when = (one) => h("a", { href: `/activity/${encodeURIComponent(one.ledger_id)}` }, ago(one.time));
+  const blind = (some) => (some.length === 0 ? null : h("details", null, h("summary", null, `${some.length} can't be told: a rule looks at an argument that was kept out of the record`),
+    grid("Calls that can't be told", ["When", "Call", "Rule", "Kept out"], some.map((one) => cells(["When", "Call", "Rule", "Kept out"], [when(one), call(one), h("code", null, line(one.rule)), line(one.redacted.join(", "))])))));
   return h("form", { class: "card", on: { submit: async (event) => {
     event.preventDefault();
     try {
       const said = await post("/policy/simulate", { rules: rules.value, since: since.value });
-      const changed = said.changes ?? said.changed ?? [];
+      const changed = said.changes;
       const columns = ["When", "Call", "Who", "Then", "With these rules"];
       showTrouble(troubles, null);
       put(answer, h("div", { role: "status" },
-        h("p", { class: "verdict" }, changed.length === 0 ? "No decision would change" : `${changed.length} ${changed.length === 1 ? "decision" : "decisions"} would change`, h("span", { class: "dim" }, said.calls !== undefined || said.total !== undefined ? ` of ${said.calls ?? said.total} calls` : "")),
-        changed.length === 0 ? null : grid("Decisions that would change", columns, changed.map((one) => cells(columns, [one.time ? h("a", { href: `/activity/${encodeURIComponent(one.id ?? one.ledger_id ?? "")}` }, ago(one.time)) : "", toolName(one.tool ?? ""), line(one.principal ?? ""), side(one.before ?? one.was ?? one.old), side(one.after ?? one.now ?? one.new)])))));
+        h("p", { class: "verdict" }, changed.length === 0 ? "No decision would change" : `${changed.length} ${changed.length === 1 ? "decision" : "decisions"} would change`, h("span", { class: "dim" }, ` of ${said.calls} calls`, said.left_out > 0 ? `; ${said.left_out} were decided by something else than rules` : "")),
+        changed.length === 0 ? null : grid("Decisions that would change", columns, changed.map((one) => cells(columns, [when(one), call(one), line(one.principal ?? ""), side(one.before), side(one.after)]))), blind(said.undecidable)));
     } catch (error) {
       if (error.code === undefined) throw error;
       showTrouble(troubles, error);
       put(answer);
     }
   } } },
-    h("h2", null, "Try other rules"), h("p", { class: "about" }, "Rules as in the configuration; the calls of the last days are judged again by them, and every decision that would change is listed. Nothing is called or changed."),
+    h("h2", null, "Try other rules"), h("p", { class: "about" }, "Rules as they would stand in the configuration, in place of the present ones; the calls of the last days are judged again by them, and every decision that would change is listed. Nothing is called or changed."),
     field("Rules", rules), field("Over the last", since), troubles, h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Simulate")), answer);
 }
 

@@ -8,6 +8,8 @@ import { isNested, parse, same, value } from "./value.js";
 const OLD = ["old", "before", "from", "current", "old_value", "previous"];
 const NEW = ["new", "after", "to", "proposed", "new_value", "next"];
 const NAME = ["field", "name", "path", "path_posix", "key", "attribute", "property", "target"];
+/** Said by how the row looks. */
+const FLAGS = ["is_added", "is_unchanged", "is_unknown_prior"];
 const DIFF = ["diff", "unified", "patch", "unified_diff"];
 
 function pick(of, names) {
@@ -26,16 +28,14 @@ function side(of, names, absent) {
 }
 
 function changes(list) {
-  const known = new Set();
   const rows = list.map((item) => {
     const [name, before, after] = [pick(item, NAME), pick(item, OLD), pick(item, NEW)];
-    [name, before, after].forEach((one) => known.add(one));
-    const rest = Object.entries(item).filter(([member]) => ![name, before, after].includes(member));
+    const rest = Object.entries(item).filter(([member, of]) => ![name, before, after].includes(member) && !(FLAGS.includes(member) && typeof of === "boolean"));
     const word = item.op ?? item.operation ?? (before === undefined || item[before] === null ? "add" : after === undefined || item[after] === null ? "remove" : "change");
-    const tone = /del|remove|destroy/.test(word) ? "del" : /add|create|insert/.test(word) ? "add" : "change";
+    const tone = item.is_unchanged === true ? "same" : /del|remove|destroy/.test(word) ? "del" : /add|create|insert/.test(word) ? "add" : "change";
     return h("tr", { class: tone },
       h("th", { scope: "row" }, typeof item[name] === "string" ? line(item[name]) : value(item[name])),
-      h("td", { class: "old" }, side(item, OLD, "nothing")),
+      h("td", { class: "old" }, item.is_unknown_prior === true ? h("span", { class: "v null" }, "not known") : side(item, OLD, "nothing")),
       h("td", { class: "arrow", "aria-hidden": "true" }, "→"),
       h("td", { class: "new" }, side(item, NEW, "nothing")),
       h("td", { class: "rest" }, rest.map(([member, of]) => h("div", null, h("span", { class: "key" }, line(member)), " ", value(of)))));
@@ -60,29 +60,84 @@ function text(said) {
   return bundle(hiddenBadge(said), prose(said));
 }
 
+/** What an upstream warns of; a warning that begins with BLOCK: forbids the change. */
+function warnings(list) {
+  return list.map((one) => {
+    const block = /^\s*BLOCK:/.test(one);
+    return h("div", { class: block ? "banner bad" : "banner warn" }, h("span", null, block ? h("b", null, "Forbidden: ") : null, line(one.replace(/^\s*BLOCK:\s*/, "")), hiddenBadge(one)));
+  });
+}
+
+function isWarnings(name, of) {
+  return name === "warnings" && Array.isArray(of) && of.length > 0 && of.every((one) => typeof one === "string");
+}
+
+/** The first of these members that is a word or a number: its name and what it says. */
+function word(of, names) {
+  const found = names.find((name) => typeof of[name] === "string" || typeof of[name] === "number");
+  return found === undefined ? null : { name: found, said: String(of[found]) };
+}
+
+/** What one action of a list does to what, as a heading; and what is left to be shown below it. */
+function action(item, at) {
+  const said = [word(item, ["operation_label", "operation", "op"]), word(item, ["target_label", "target", "target_id", "path"]), word(item, ["status_label", "status"])];
+  const [what, target, status] = said;
+  if (what === null && target === null) return { name: [`${at + 1}`], rest: item };
+  // What has no value yet (an error, an outcome) is said by the status, a place in the list by its place.
+  const used = ([name, member]) => said.some((one) => one?.name === name) || member === null || (name === "index" && member === at);
+  const name = [line(what?.said ?? ""), " ", h("span", { class: "mono" }, line(target?.said ?? "")), status === null ? null : bundle(" ", h("span", { class: "badge" }, line(status.said)))];
+  return { name, rest: Object.fromEntries(Object.entries(item).filter((member) => !used(member))) };
+}
+
+function part(title, of) {
+  return h("section", { class: "part" }, h("h4", null, title), shape(of));
+}
+
+/** A list of actions or other parts that have a form of their own. */
+function parts(list) {
+  return bundle(list.map((item, at) => {
+    if (!isNested(item) || Array.isArray(item)) return part(`${at + 1}`, item);
+    const { name, rest } = action(item, at);
+    return isNested(rest.changes) && Object.keys(rest).length === 1 ? part(name, rest.changes) : part(name, rest);
+  }));
+}
+
+/** What an answer says of itself in words: what it is about, its sentence, what it warns of. */
+function words(of) {
+  const used = new Set();
+  const take = (name, fits) => (Object.hasOwn(of, name) && fits(of[name]) ? (used.add(name), of[name]) : null);
+  const text_ = (one) => typeof one === "string" && !one.includes("\n") && one.length < 400;
+  const id = take("entity_id", (one) => text_(one) || typeof one === "number");
+  const kind = id === null ? null : take("entity_type", text_);
+  const message = take("message", text_) ?? take("summary", text_);
+  const warned = take("warnings", (one) => Array.isArray(one) && one.every((warning) => typeof warning === "string"));
+  take("is_preview", (one) => typeof one === "boolean");
+  const node = bundle(
+    id === null && message === null ? null : h("p", { class: "sentence" }, id === null ? null : h("b", null, line(`${(kind ?? "").replaceAll("_", " ")} ${id}`.trim())), id !== null && message !== null ? ": " : null, message === null ? null : line(message)),
+    warnings(warned ?? []));
+  return { node, rest: Object.entries(of).filter(([name]) => !used.has(name)) };
+}
+
 /** Any value, its differences and changes in their own form. */
 function shape(of) {
   if (typeof of === "string") return text(of);
   if (isChanges(of)) return changes(of);
-  if (!isNested(of) || Array.isArray(of)) {
-    if (Array.isArray(of) && of.some((item) => isNested(item) && holdsForm(item))) {
-      return bundle(of.map((item, at) => h("section", { class: "part" }, h("h4", null, `${at + 1}`), shape(item))));
-    }
-    return value(of);
-  }
-  if (!holdsForm(of)) return value(of);
-  const special = ([name, member]) => (typeof member === "string" ? DIFF.includes(name) || diff.isUnified(member) || diff.isTerraform(member) : isNested(member) && holdsForm({ [name]: member }));
-  const members = Object.entries(of);
-  const plain = members.filter((member) => !special(member));
-  return bundle(
-    plain.length > 0 ? value(Object.fromEntries(plain)) : null,
-    members.filter(special).map(([name, member]) => h("section", { class: "part" }, h("h4", null, line(name)), shape(member))));
+  if (!isNested(of) || !holdsForm(of)) return value(of);
+  if (Array.isArray(of)) return parts(of);
+  const special = ([name, member]) => (typeof member === "string" ? DIFF.includes(name) || diff.isUnified(member) || diff.isTerraform(member) : isNested(member) && holdsForm(member));
+  const { node, rest } = words(of);
+  const plain = rest.filter((member) => !special(member));
+  const formed = rest.filter(special);
+  const only = formed.length === 1 && ["actions", "changes", ...DIFF].includes(formed[0][0]);
+  return bundle(node,
+    only ? shape(formed[0][1]) : formed.map(([name, member]) => part(line(name), member)),
+    plain.length > 0 ? value(Object.fromEntries(plain)) : null);
 }
 
 function holdsForm(of) {
   if (typeof of === "string") return diff.isUnified(of) || diff.isTerraform(of);
   if (!isNested(of)) return false;
-  return isChanges(of) || Object.values(of).some(holdsForm);
+  return isChanges(of) || Object.entries(of).some(([name, member]) => isWarnings(name, member) || holdsForm(member));
 }
 
 /** What an upstream answered: its blocks in order, then whatever else it holds. */
