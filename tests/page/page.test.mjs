@@ -631,6 +631,23 @@ test("light and dark: as the system says, until a person chooses; the choice sta
   quiet();
 });
 
+test("a gateway that goes and comes back: the page says so, stays signed in, and is live again", async () => {
+  const plan = await write();
+  await row(plan.plan_id).waitFor();
+  await house.stop();
+  await page.locator("#line.down").waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("t");
+  await page.locator(".trouble", { hasText: "the gateway does not answer" }).first().waitFor();
+  await house.start();
+  await page.locator("#line.up").waitFor({ timeout: 20_000 });
+  await page.goto(`${house.url}/`);
+  await row(plan.plan_id).waitFor();
+  bot = await agent(house);
+  const next = await write();
+  await row(next.plan_id).waitFor();
+});
+
 test("signing out ends the session", async () => {
   const other = await web.visit();
   await other.getByRole("button", { name: "Sign out" }).click();

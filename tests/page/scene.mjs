@@ -74,30 +74,33 @@ export async function open() {
   fs.writeFileSync(path.join(room, "countersign.toml"), CONFIGURATION(room));
   fs.writeFileSync(path.join(room, "build.sh"), 'echo "building $1"\ni=0\nwhile [ $i -lt 600 ]; do i=$((i+1)); echo "line $i"; sleep 0.2; done\n');
   const env = { PATH: process.env.PATH, HOME: room, XDG_CONFIG_HOME: room, XDG_DATA_HOME: room, TMPDIR: room, USER: "mara", LANG: "C.UTF-8" };
-  const process_ = spawn(BINARY, ["serve", "--http", "127.0.0.1:0", "--config", "countersign.toml"], { cwd: room, env, stdio: ["ignore", "ignore", "pipe"] });
   const said = [];
-  const url = await new Promise((resolve, reject) => {
-    readline.createInterface({ input: process_.stderr }).on("line", (line) => {
+  let gateway = null;
+  const start = (address) => new Promise((resolve, reject) => {
+    gateway = spawn(BINARY, ["serve", "--http", address, "--config", "countersign.toml"], { cwd: room, env, stdio: ["ignore", "ignore", "pipe"] });
+    readline.createInterface({ input: gateway.stderr }).on("line", (line) => {
       said.push(line);
       const found = /listening on (http:\/\/[^/\s]+)/.exec(line);
       if (found) resolve(found[1]);
     });
-    process_.on("exit", (code) => reject(new Error(`the gateway ended (${code}):\n${said.join("\n")}`)));
+    gateway.on("exit", (code) => reject(new Error(`the gateway ended (${code}):\n${said.join("\n")}`)));
     setTimeout(() => reject(new Error(`the gateway did not start:\n${said.join("\n")}`)), 30_000).unref();
   });
+  const stop = async () => {
+    const ended = new Promise((resolve) => gateway.once("exit", resolve));
+    gateway.kill("SIGTERM");
+    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 4000).unref())]);
+    if (gateway.exitCode === null) gateway.kill("SIGKILL");
+  };
+  const url = await start("127.0.0.1:0");
   const run = (...args) => execFileSync(BINARY, args, { cwd: room, env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
   const close = async () => {
-    const ended = new Promise((resolve) => process_.once("exit", resolve));
-    process_.removeAllListeners("exit");
-    process_.once("exit", () => {});
-    process_.kill("SIGTERM");
-    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 4000).unref())]);
-    if (process_.exitCode === null) process_.kill("SIGKILL");
+    await stop();
     fs.mkdirSync(OUT, { recursive: true });
     fs.writeFileSync(path.join(OUT, "gateway.log"), said.join("\n"));
     fs.rmSync(room, { recursive: true, force: true });
   };
-  return { room, url, run, close, notes: () => JSON.parse(fs.readFileSync(path.join(room, "notes.json"), "utf8")) };
+  return { room, url, run, close, stop, start: () => start(url.slice("http://".length)), notes: () => JSON.parse(fs.readFileSync(path.join(room, "notes.json"), "utf8")) };
 }
 
 /** A one-time link for the person of this house. */

@@ -1,34 +1,39 @@
-// Proposals to the governed memory, in the inbox: what an agent would have everyone remember, approved or rejected whole.
+// Proposals to the governed memory, in the inbox: what an agent would have everyone remember, why it says so, what is known
+// already; approved or rejected whole. Agents never see this.
 import { get, post } from "./api.js";
-import { h, put } from "./dom.js";
-import { act, notice } from "./parts.js";
-import { line, prose } from "./safe.js";
-import { ago } from "./time.js";
+import { bundle, h, put } from "./dom.js";
+import { act, facts, notice } from "./parts.js";
+import { hiddenBadge, line, prose } from "./safe.js";
+import { ago, left } from "./time.js";
 import { table } from "./value.js";
 
-const KNOWN = new Set(["id", "proposal_id", "kind", "type", "content", "text", "created_at", "status", "state", "title", "proposed_by", "principal"]);
+/** Said in words above; whatever else a proposal holds is in the table below. */
+const SAID = new Set(["id", "as", "content", "rationale", "context", "tags", "scope", "scope_path", "status", "proposed_by", "created_at", "expires_at", "authority"]);
+
+function isBare(of) {
+  return of === null || of === "" || of === false || (Array.isArray(of) && of.length === 0);
+}
 
 function card(proposal, reload) {
-  const id = proposal.proposal_id ?? proposal.id;
+  const note = h("input", { type: "text", placeholder: "Note", "aria-label": "Note", maxlength: 1000 });
   const decide = (word, said) => async () => {
-    const note = box.querySelector("input").value.trim();
-    await post(`/memory/proposals/${encodeURIComponent(id)}/${word}`, note === "" ? {} : { note });
-    notice("good", `${said}: `, line(id));
+    await post(`/memory/proposals/${encodeURIComponent(proposal.id)}/${word}`, note.value.trim() === "" ? {} : { note: note.value.trim() });
+    notice(word === "approve" ? "good" : "", `${said} `, line(proposal.id));
     await reload();
   };
-  const rest = Object.fromEntries(Object.entries(proposal).filter(([name, value]) => !KNOWN.has(name) && value !== null));
-  const box = h("article", { class: "proposal", "aria-label": `Proposal ${id}` },
-    h("div", { class: "top" }, h("span", { class: "badge" }, line(proposal.kind ?? proposal.type ?? "memory")), h("b", null, line(proposal.title ?? id)), proposal.created_at ? h("span", { class: "dim" }, ago(proposal.created_at)) : null),
-    prose(proposal.content ?? proposal.text ?? ""),
-    Object.keys(rest).length > 0 ? h("details", null, h("summary", null, "All of it"), table(rest, "Proposal")) : null,
-    h("div", { class: "actions" }, h("input", { type: "text", placeholder: "Note", "aria-label": "Note", maxlength: 1000 }),
-      act("Reject", {}, decide("reject", "Rejected")), act("Approve", { class: "primary" }, decide("approve", "Approved"))));
-  return box;
+  const rest = Object.fromEntries(Object.entries(proposal).filter(([name, of]) => !SAID.has(name) && !isBare(of)));
+  const words = (text) => (text ? bundle(hiddenBadge(text), prose(text)) : null);
+  return h("article", { class: "proposal", "aria-label": `Proposal ${proposal.id}`, data: { proposal: proposal.id } },
+    h("div", { class: "top" }, h("span", { class: "badge busy" }, line(proposal.as ?? "memory")), h("b", null, line(proposal.proposed_by ?? "")), proposal.created_at ? h("span", { class: "dim" }, ago(proposal.created_at)) : null, proposal.expires_at ? h("span", { class: "dim" }, "expires in ", left(proposal.expires_at)) : null),
+    h("div", { class: "reason" }, words(proposal.content ?? "")),
+    facts([["because", words(proposal.rationale)], ["context", words(proposal.context)], ["for", proposal.scope ? line([proposal.scope, proposal.scope_path].filter(Boolean).join(" ")) : null], ["tags", proposal.tags?.length > 0 ? line(proposal.tags.join(", ")) : null]]),
+    Object.keys(rest).length > 0 ? h("details", null, h("summary", null, "Evidence, likeness and the rest of it"), table(rest, "Proposal")) : null,
+    h("div", { class: "actions" }, note, act("Reject", {}, decide("reject", "Rejected")), act("Approve", { class: "primary" }, decide("approve", "Remembered"))));
 }
 
 /** Fills the place with the proposals that wait; leaves it empty where there is no memory. */
 export async function proposals(place) {
-  const found = await get("/memory/proposals", { state: "pending" });
-  const all = found.proposals ?? [];
-  put(place, all.length === 0 ? null : [h("h2", null, "To remember"), h("p", { class: "about" }, "What agents propose for the memory everyone reads. Nothing is remembered before you say so."), all.map((one) => card(one, () => proposals(place)))]);
+  const { proposals: all } = await get("/memory/proposals");
+  const waiting = all.filter((one) => one.status === "pending" || one.status === "proposed" || one.status === undefined);
+  put(place, waiting.length === 0 ? null : [h("h2", null, "To remember"), h("p", { class: "about" }, "What agents propose for the memory everyone reads. Nothing is remembered before you say so."), waiting.map((one) => card(one, () => proposals(place)))]);
 }
