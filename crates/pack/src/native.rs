@@ -66,7 +66,10 @@ impl Inside {
         let outcome = match permitted {
             None => self.show(tool, members).await.map(|shown| {
                 texts = shown.texts();
-                shown.reply
+                let mut reply = shown.reply;
+                // The difference is in the texts; once is enough.
+                reply.data.remove("files");
+                reply
             }),
             Some(opened) => self.act(tool, members, opened).await,
         };

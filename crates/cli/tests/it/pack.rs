@@ -1,6 +1,7 @@
 //! The pack through the binary: its commands as people type them, its server as agents speak to it, and one token between two
 //! processes.
 
+mod ends;
 mod have;
 mod line;
 mod policy;

@@ -154,13 +154,16 @@ impl View {
         if text.trim().is_empty() {
             return;
         }
-        // Warnings of tools that only write text stand on lines of their own.
+        // Warnings of tools that only write text stand on lines of their own; in a difference every line of somebody's file is
+        // moved in by one.
+        let is_diff = is_diff(&text);
         for line in text.lines() {
-            if let Some(block) = line.trim_start().strip_prefix(BLOCK) {
+            let line = if is_diff { line } else { line.trim_start() };
+            if let Some(block) = line.strip_prefix(BLOCK) {
                 self.blocks.push(block.trim().to_owned());
             }
         }
-        if is_diff(&text) { self.diffs.push(text) } else { self.texts.push(text) }
+        if is_diff { self.diffs.push(text) } else { self.texts.push(text) }
     }
 
     fn take_body(&mut self, body: Value) {
@@ -365,6 +368,16 @@ mod tests {
                     {"field": "rate", "old": null, "new": 2, "is_unknown_prior": true}]}],
             "warnings": ["late", "BLOCK: the period is closed"],
         })
+    }
+
+    #[test]
+    fn a_line_of_a_file_is_no_warning_of_the_tool() {
+        let blocks =
+            |text: &str| View::of_result(&json!({"content": [{"type": "text", "text": text}]})).blocks;
+        let diff = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n BLOCK: a file's own words\n-a\n+BLOCK: b\n";
+        assert_eq!(blocks(diff), Vec::<String>::new());
+        assert_eq!(blocks(&format!("{diff}BLOCK: closed\n")), ["closed"]);
+        assert_eq!(blocks("  BLOCK: closed"), ["closed"]);
     }
 
     #[test]

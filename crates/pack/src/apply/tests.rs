@@ -119,6 +119,8 @@ enum Comes {
     Whole,
     Half,
     Not,
+    /// Refused by the file system, as it refuses.
+    Denied(io::ErrorKind),
 }
 
 /// The real file system without waiting for the disk, under a fate.
@@ -136,6 +138,7 @@ impl<F: Fate> Fated<F> {
             Comes::Whole => whole(),
             Comes::Half => half().and_then(|()| Err(dead())),
             Comes::Not => Err(dead()),
+            Comes::Denied(kind) => Err(io::Error::from(kind)),
         }
     }
 }
@@ -432,4 +435,54 @@ fn files_that_go_are_removed_and_those_of_others_are_not_overwritten_unasked() {
         ("E_ADOPT_CONFIRM_REQUIRED", "adopt_confirm_required")
     );
     assert_eq!(refusal.details["adopt_updates"], 1);
+}
+
+/// A folder that can't be written.
+struct ReadOnly<'a>(&'a World, io::ErrorKind);
+
+impl Fate for ReadOnly<'_> {
+    fn comes(&self, path: &Path) -> Comes {
+        // What is there can still be synced.
+        let denied = path.starts_with(self.0.path("project/.codex")) && !path.is_dir();
+        if denied { Comes::Denied(self.1) } else { Comes::Whole }
+    }
+}
+
+#[test]
+fn a_read_only_target_is_said_by_its_code_and_everything_is_as_before() {
+    for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
+        let world = second_version();
+        let before = world.seen();
+        let confirmed = Confirmed::in_test(world.survey());
+        let system = Fated(ReadOnly(&world, kind));
+        let stop = deploy(&confirmed, &world.place(), &system, jiff::Timestamp::now()).unwrap_err();
+        assert_eq!(stop.code(), "E_IO_PERMISSION_DENIED", "{stop}");
+        let details = &stop.refusal().unwrap().details;
+        assert!(details["path"].as_str().unwrap().contains("project/.codex"), "{details:?}");
+        assert!(!details["undone"].as_array().unwrap().is_empty(), "{details:?}");
+        assert_eq!(before, world.seen());
+        assert!(Journal::read(&world.place().snapshots(), &Real).unwrap().is_none());
+    }
+}
+
+#[test]
+fn the_next_start_says_which_it_was() {
+    let mut said = std::collections::BTreeSet::new();
+    for lives in (1..400).step_by(7) {
+        let world = second_version();
+        let confirmed = Confirmed::in_test(world.survey());
+        if deploy(&confirmed, &world.place(), &mortal(lives), jiff::Timestamp::now()).is_ok() {
+            break;
+        }
+        if lives % 2 == 0 {
+            world.write("project/AGENTS.md", "a person was here\n");
+        }
+        if let Some(recovery) = crate::lock::tend(&world.place()).unwrap() {
+            let message = recovery.message();
+            assert!(message.starts_with("an apply that had stopped halfway (snapshot "), "{message}");
+            said.insert(if message.contains("was finished") { "finished" } else { "undone" });
+            assert_eq!(crate::lock::tend(&world.place()).unwrap(), None, "it is said once");
+        }
+    }
+    assert_eq!(said.into_iter().collect::<Vec<_>>(), ["finished", "undone"]);
 }

@@ -172,3 +172,74 @@ async fn without_git_what_needs_it_says_so() {
     world.write("project/.claude/commands/go.md", "edited\n");
     assert_eq!(code(&call(&tools, "evolve_propose", json!({"yes": true})).await), "E_GIT_NOT_FOUND");
 }
+
+#[tokio::test]
+async fn ids_machines_and_branches_lead_nowhere() {
+    let world = World::new();
+    world.write("outside/secret", "secret\n");
+    let evil = MANIFEST
+        .replace("'skill:review'", "'skill:../../../outside'")
+        .replace("'command:go'", "'command:..'");
+    world.write("repo/agentpack.yaml", &evil);
+    let tools = world.tools().await;
+    let token =
+        call(&tools, "deploy", json!({"machine": "../../outside"})).await["data"]["confirm_token"].clone();
+    let arguments = json!({"yes": true, "confirm_token": token, "machine": "../../outside"});
+    let applied = call(&tools, "deploy_apply", arguments).await;
+    assert_eq!(applied["data"]["applied"], true, "{applied:#}");
+    for change in applied["data"]["changes"].as_array().unwrap() {
+        let path = std::path::Path::new(change["path"].as_str().unwrap());
+        assert!(
+            path.starts_with(world.path("home")) || path.starts_with(world.path("project")),
+            "{change:#}"
+        );
+        assert!(!path.components().any(|part| part == std::path::Component::ParentDir), "{change:#}");
+    }
+    assert_eq!(std::fs::read_dir(world.path("outside")).unwrap().count(), 1);
+    for to in ["../../outside/secret", "1/../2", "", "initial/..", "\u{0}"] {
+        let refused = call(&tools, "rollback", json!({"to": to, "yes": true})).await;
+        assert_eq!(code(&refused), "E_SNAPSHOT_NOT_FOUND", "{to:?}");
+    }
+}
+
+/// A manifest that would grow without end when it is read, and one that is nested without end.
+#[tokio::test]
+async fn a_manifest_that_explodes_is_refused_at_once() {
+    let mut bomb = "version: 1\na: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let below = format!("*a{}", level - 1);
+        bomb.push_str(&format!("b{level}: &a{level} [{}]\n", [below.as_str(); 9].join(", ")));
+    }
+    let deep = format!("version: 1\nprofiles: {}{}\n", "[".repeat(5_000), "]".repeat(5_000));
+    for text in
+        [bomb, deep, "version: 1\nprofiles: &a { default: *a }\n".to_owned(), "\u{feff}\u{0}".to_owned()]
+    {
+        let world = World::new();
+        world.write("repo/agentpack.yaml", &text);
+        let began = std::time::Instant::now();
+        let refused = call(&world.tools().await, "plan", json!({})).await;
+        assert_eq!(code(&refused), "E_CONFIG_INVALID", "{refused:#}");
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+}
+
+/// What a lockfile says is not trusted either.
+#[tokio::test]
+async fn a_lockfile_that_lies_is_refused() {
+    let world = World::new();
+    manifest(&world, "local_path: { path: modules/base }", "git: { url: '/nowhere', ref: main }");
+    let lock = |version: &str| {
+        json!({"version": 1, "modules": [{"id": "instructions:base", "type": "instructions", "resolved_source": {},
+            "resolved_version": version, "sha256": "", "file_manifest": []}]})
+    };
+    for (text, expect) in [
+        (lock("../../../outside").to_string(), "E_LOCKFILE_INVALID"),
+        (lock("--upload-pack=touch /tmp/x").to_string(), "E_LOCKFILE_INVALID"),
+        (json!({"version": 9, "modules": []}).to_string(), "E_LOCKFILE_UNSUPPORTED_VERSION"),
+        ("{ torn".to_owned(), "E_LOCKFILE_INVALID"),
+        (json!({"version": 1, "modules": []}).to_string(), "E_LOCKFILE_MISSING"),
+    ] {
+        world.write("repo/agentpack.lock.json", &text);
+        assert_eq!(code(&call(&world.tools().await, "plan", json!({})).await), expect, "{text}");
+    }
+}

@@ -136,6 +136,20 @@ async fn deploy_apply_with_mismatched_token_is_refused() {
 }
 
 #[tokio::test]
+async fn deploy_apply_with_mismatched_token_includes_refusal_details() {
+    let world = World::new();
+    let tools = world.tools().await;
+    let planned = call(&tools, "deploy", json!({"target": "codex"})).await;
+    let token = planned["data"]["confirm_token"].clone();
+    let refused = call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
+    assert_eq!(code(&refused), "E_CONFIRM_TOKEN_MISMATCH", "a token of another plan");
+    let details = &refused["errors"][0]["details"];
+    assert_eq!(details["reason_code"], "confirm_token_mismatch", "{refused:#}");
+    assert_eq!(details["next_actions"], json!(["call_deploy", "retry_deploy_apply"]), "{refused:#}");
+    assert!(!world.path("home/.codex/AGENTS.md").exists());
+}
+
+#[tokio::test]
 async fn deploy_apply_without_adopt_includes_refusal_details() {
     let world = World::new();
     world.write("home/.codex/AGENTS.md", "mine\n");

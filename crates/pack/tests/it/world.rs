@@ -82,6 +82,16 @@ impl World {
         Line::new(self.store().await, Role::Agent, "pack", Source::Mcp, life).unwrap()
     }
 
+    /// Deploys everything, others' files included.
+    pub(crate) async fn deployed(&self) -> (Tools, String) {
+        let tools = self.tools().await;
+        let token = call(&tools, "deploy", serde_json::json!({})).await["data"]["confirm_token"].clone();
+        let arguments = serde_json::json!({"yes": true, "confirm_token": token, "adopt": true});
+        let applied = call(&tools, "deploy_apply", arguments).await;
+        let snapshot = applied["data"]["snapshot_id"].as_str().unwrap_or_default().to_owned();
+        (tools, snapshot)
+    }
+
     pub(crate) async fn tools(&self) -> Tools {
         Tools::new(self.line_with(TOKEN_LIFE).await, self.place())
     }
