@@ -12,6 +12,7 @@ mod configuration;
 mod doctor;
 mod door;
 mod examples;
+mod guide;
 mod init;
 mod ledger;
 mod mask;
