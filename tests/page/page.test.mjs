@@ -276,6 +276,18 @@ test("a click that comes too late is told who was first", async () => {
   quiet();
 });
 
+test("a double click decides one plan, not the next one as well", async () => {
+  const plans = [await write(), await write()];
+  await openPlan(plans[0].plan_id);
+  await page.getByRole("button", { name: "Approve", exact: true }).dblclick();
+  await page.waitForTimeout(400);
+  await state("approved");
+  const states = [];
+  for (const plan of plans) states.push((await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan.state);
+  assert.deepEqual(states, ["approved", "pending"]);
+  quiet();
+});
+
 test("three rejections pause the agent; a person lets it go on from the inbox", async () => {
   const paused = async () => {
     const { data, error } = await bot.call("write", "notes:write_note", { title: title("no"), body: "y\n" });
@@ -322,8 +334,11 @@ test("keys: j and k move, Enter opens, a and r go to the decision, u goes up, ? 
   // A letter never decides by itself.
   assert.equal((await bot.tool("get_plan", { plan_id: plans[1].plan_id })).structuredContent.data.plan.state, "pending");
   await page.keyboard.press("Enter");
-  await page.waitForURL(new RegExp(plans[0].plan_id));
+  await state("approved");
   assert.equal((await bot.tool("get_plan", { plan_id: plans[1].plan_id })).structuredContent.data.plan.state, "approved");
+  await page.waitForFunction(() => document.activeElement?.textContent === "Next plan");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(new RegExp(plans[0].plan_id));
   await page.keyboard.press("u");
   await page.getByRole("heading", { name: "Inbox" }).waitFor();
   await page.keyboard.press("a");
@@ -540,6 +555,7 @@ test("tools: what each needs and why; a changed definition is compared and accep
 
 test("tools are found by words", async () => {
   await page.goto(`${house.url}/tools`);
+  await page.getByLabel("Upstream").selectOption("notes");
   await page.getByLabel("Find", { exact: true }).fill("delete");
   await page.waitForFunction(() => document.querySelectorAll(".grid tbody tr").length === 1);
   await page.getByLabel("Find", { exact: true }).fill("");

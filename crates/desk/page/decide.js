@@ -12,7 +12,7 @@ const SPANS = [["15m", "15 minutes"], ["1h", "1 hour"], ["8h", "8 hours"], ["1d"
 const MOST_USES = 10_000;
 
 /** How a plan stands that nobody can decide any more. */
-function over(plan) {
+function over(plan, next) {
   const words = {
     approved: "It is approved; the agent brings its token back and it runs, once.",
     executing: "It runs now.",
@@ -25,7 +25,8 @@ function over(plan) {
   };
   const how = plan.approval;
   return h("div", { class: "over" }, h("p", null, state(plan.state)), h("p", null, words[plan.state] ?? ""),
-    facts([["by", how?.by ? line(how.by) : null], ["over", how?.rail ? `${how.rail}, strength ${how.strength}` : null], ["at", how?.at || plan.decided_at ? full(how?.at ?? plan.decided_at) : null], ["note", how?.note || plan.note ? line(how?.note ?? plan.note) : null]]));
+    facts([["by", how?.by ? line(how.by) : null], ["over", how?.rail ? `${how.rail}, strength ${how.strength}` : null], ["at", how?.at || plan.decided_at ? full(how?.at ?? plan.decided_at) : null], ["note", how?.note || plan.note ? line(how?.note ?? plan.note) : null]]),
+    next === null ? h("a", { class: "button next", href: "/" }, "To the inbox") : h("a", { class: "button next", href: `/plans/${encodeURIComponent(next)}`, "aria-keyshortcuts": "j" }, "Next plan"));
 }
 
 /** The part of the form that agrees ahead. */
@@ -67,8 +68,8 @@ function refusal(hidden, plan) {
 }
 
 /** The panel. `around`: `removed` steps, the `folds` line, `reload`, and which plan comes `after`. */
-export function decision(shell, plan, around) {
-  if (plan.state !== "pending") return { node: over(plan), approve() {}, reject() {} };
+export function decision(plan, around) {
+  if (plan.state !== "pending") return { node: over(plan, around.after()), approve() {}, reject() {} };
   const typed = plan.confirm?.kind === "type";
   const several = (plan.steps ?? []).length > 0;
   const [troubles, aboutSteps] = [h("div"), h("div")];
@@ -98,9 +99,9 @@ export function decision(shell, plan, around) {
       forget(plan.plan_id);
       announce(`${said} ${plain(plan.tool)}`);
       notice(said === "Rejected" ? "" : "good", `${said} `, toolName(plan.tool), answer?.grant?.grant_id ? bundle(", with the grant ", h("a", { href: "/grants" }, line(answer.grant.grant_id))) : null);
-      const next = around.after();
-      if (said !== "Approved and ran" && next) shell.go(`/plans/${encodeURIComponent(next)}`);
-      else await around.reload();
+      // The page stays here: a second click of a double click must not meet the next plan's button.
+      await around.reload();
+      document.querySelector(".decide .next")?.focus();
     } catch (error) {
       if (error.code === undefined) throw error;
       showTrouble(troubles, error);

@@ -194,7 +194,7 @@ export async function view(shell, id) {
   const draw = () => {
     put(top, strip(plan.plan_id), title(plan));
     put(body, content(plan, removed, () => panel?.stepsChanged?.()), h("p", { class: "fine" }, "plan ", h("span", { class: "mono" }, line(plan.plan_id)), h("br"), "hash ", h("span", { class: "mono" }, line(plan.plan_hash ?? "")), plan.fingerprint ? [h("br"), "definition ", h("span", { class: "mono" }, line(plan.fingerprint))] : null));
-    panel = decision(shell, plan, { removed, folds, reload, after: () => neighbours(plan.plan_id).after });
+    panel = decision(plan, { removed, folds, reload, after: () => neighbours(plan.plan_id).after });
     put(aside, panel.node);
     jump.hidden = plan.state !== "pending";
     count();
