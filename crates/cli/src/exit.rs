@@ -88,6 +88,8 @@ pub(crate) fn of(refusal: &Refusal) -> Exit {
         | Code::ConfigInvalid
         | Code::LedgerTampered
         | Code::NotFound
+        | Code::Duplicate
+        | Code::ProposalDecided
         | Code::SnapshotNotFound
         | Code::ConfigMissing
         | Code::ConfigUnsupportedVersion

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod grant;
 pub mod ids;
 pub mod intent;
+pub mod memory;
 pub mod mode;
 pub mod nearest;
 pub mod plan;

@@ -230,6 +230,15 @@ registry! {
         meaning: "the store can't be opened, read or written", retry: Later,
         reasons: ["store_unavailable"], next: [CheckStore, RetryLater]
     }
+    // The governed memory.
+    Duplicate = "E_DUPLICATE" {
+        meaning: "the same text is already waiting for a person, or is already there", retry: No,
+        reasons: ["duplicate"], next: [WaitForApproval, Stop]
+    }
+    ProposalDecided = "E_PROPOSAL_DECIDED" {
+        meaning: "the proposal was approved, rejected or ran out of time before", retry: No,
+        reasons: ["proposal_decided", "proposal_expired"], next: [Stop]
+    }
     // Agent assets (`pack`).
     AdoptConfirmRequired = "E_ADOPT_CONFIRM_REQUIRED" {
         meaning: "existing files that are not managed would be overwritten, and nobody agreed to that", retry: No,

@@ -13,6 +13,7 @@ mod fault;
 mod grants;
 pub mod ledger;
 mod lines;
+pub mod memory;
 mod migrate;
 mod options;
 mod pauses;

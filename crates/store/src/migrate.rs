@@ -32,6 +32,12 @@ const STEPS: &[Step] = &[
         sqlite: include_str!("../migrations/sqlite/0003-desk.sql"),
         postgres: include_str!("../migrations/postgres/0003-desk.sql"),
     },
+    Step {
+        version: 4,
+        name: "memory",
+        sqlite: include_str!("../migrations/sqlite/0004-memory.sql"),
+        postgres: include_str!("../migrations/postgres/0004-memory.sql"),
+    },
 ];
 
 /// The newest version this program knows.

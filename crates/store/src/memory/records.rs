@@ -1,0 +1,376 @@
+//! Records: what is true because a person said so, was true before, or is only an idea. A text once written never changes;
+//! each way in leaves its row in the same transaction.
+
+use countersign_core::ids::LedgerId;
+use countersign_core::memory::{Authority, DecisionOutcome, RecordKind, RecordStatus};
+use countersign_core::record::RowStatus;
+use countersign_core::role::Role;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::proposals::decode_body;
+use super::{Actor, Body, Deed, content_hash, new_id, prefix, text};
+use crate::Store;
+use crate::engine::{Cell, Found, cells, json_text};
+use crate::fault::StoreFault;
+use crate::writer::Tx;
+
+/// How many records one transaction takes in at most.
+const BATCH: usize = 500;
+
+/// Where a record comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A person wrote it, past proposals.
+    Direct,
+    /// An idea: nobody has to agree.
+    Idea,
+    /// It was there before there was governance.
+    Legacy,
+}
+
+/// What is to be written.
+#[derive(Clone, Debug)]
+pub struct NewRecord {
+    /// What it is.
+    pub kind: RecordKind,
+    /// The text and its place.
+    pub body: Body,
+    /// How sure it is, in thousandths.
+    pub confidence: u32,
+    /// Where it came from: `human`, `agent`, `cli`, `import`.
+    pub source: String,
+    /// The memory session it was made in, if any.
+    pub session_id: String,
+    /// Where it stands.
+    pub status: RecordStatus,
+    /// What came of it, where that is known.
+    pub outcome: DecisionOutcome,
+    /// The id it had elsewhere, kept where it is free.
+    pub id: Option<String>,
+    /// When it was made elsewhere; else now.
+    pub created: Option<Timestamp>,
+}
+
+/// A record as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Its order of arrival.
+    pub seq: i64,
+    /// The kind's letters and a ULID.
+    pub id: String,
+    /// What it is.
+    pub kind: RecordKind,
+    /// The text and its place; its terms are not read back.
+    pub body: Body,
+    /// What stands behind it; none for ideas.
+    pub authority: Option<Authority>,
+    /// Where it stands.
+    pub status: RecordStatus,
+    /// What came of it.
+    pub outcome: DecisionOutcome,
+    /// What was noted about that.
+    pub outcome_note: String,
+    /// When.
+    pub outcome_at: Option<Timestamp>,
+    /// How sure it is, in thousandths.
+    pub confidence: u32,
+    /// Where it came from.
+    pub source: String,
+    /// Who wrote or proposed it.
+    pub principal: String,
+    /// The memory session it was made in, if any.
+    pub session_id: String,
+    /// The proposal it came of; empty for direct writes.
+    pub proposal_id: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was last changed.
+    pub updated: Timestamp,
+}
+
+impl Record {
+    /// Whether an agent may read it: an idea, or what a person stands behind.
+    pub fn is_readable(&self) -> bool {
+        match (self.kind, self.authority) {
+            (RecordKind::Idea, None) => true,
+            (_, Some(authority)) => authority.is_authoritative(),
+            (RecordKind::Decision | RecordKind::Learning, None) => false,
+        }
+    }
+}
+
+pub(super) const COLUMNS: &str = "seq, id, kind, content, rationale, context, tags, scope, scope_path, authority, status, \
+     outcome, outcome_note, outcome_at, confidence, source, principal, session_id, proposal_id, created, updated";
+
+pub(super) fn decode(found: &mut Found) -> Result<Record, StoreFault> {
+    let (seq, id, kind) = (found.int()?, found.text()?, found.word()?);
+    let body = decode_body(found)?;
+    Ok(Record {
+        seq,
+        id,
+        kind,
+        body,
+        authority: found.maybe()?,
+        status: found.word()?,
+        outcome: found.word()?,
+        outcome_note: text::take(found)?,
+        outcome_at: found.maybe_time()?,
+        confidence: u32::try_from(found.count()?).unwrap_or(u32::MAX),
+        source: text::take(found)?,
+        principal: text::take(found)?,
+        session_id: text::take(found)?,
+        proposal_id: found.text()?,
+        created: found.time()?,
+        updated: found.time()?,
+    })
+}
+
+/// What is put into the table besides the text.
+pub(super) struct Row<'a> {
+    pub(super) id: &'a str,
+    pub(super) kind: RecordKind,
+    pub(super) body: &'a Body,
+    pub(super) authority: Option<Authority>,
+    pub(super) status: RecordStatus,
+    pub(super) outcome: DecisionOutcome,
+    pub(super) confidence: u32,
+    pub(super) source: &'a str,
+    pub(super) principal: &'a str,
+    pub(super) session_id: &'a str,
+    pub(super) proposal_id: &'a str,
+    pub(super) terms: String,
+    pub(super) created: Timestamp,
+    pub(super) now: Timestamp,
+}
+
+pub(super) fn insert(tx: &mut Tx<'_>, row: Row<'_>) -> Result<bool, StoreFault> {
+    let body = row.body;
+    let values = cells![
+        row.id,
+        row.kind.as_str(),
+        text::kept(&body.content),
+        text::kept(&body.rationale),
+        text::kept(&body.context),
+        json_text(&body.tags)?,
+        body.scope.as_str(),
+        text::kept(&body.path),
+        body.place(),
+        row.authority.map(Authority::as_str),
+        row.status.as_str(),
+        row.outcome.as_str(),
+        "",
+        Cell::Null,
+        row.confidence,
+        text::kept(row.source),
+        text::kept(row.principal),
+        text::kept(row.session_id),
+        row.proposal_id,
+        body.dedupe_key(row.kind),
+        row.created,
+        row.now,
+        row.terms,
+    ];
+    let places: Vec<String> = (1..=values.len()).map(|place| format!("${place}")).collect();
+    let added = tx.execute(
+        &format!(
+            "INSERT INTO memory_records (id, kind, content, rationale, context, tags, scope, scope_path, scope_key, \
+             authority, status, outcome, outcome_note, outcome_at, confidence, source, principal, session_id, \
+             proposal_id, dedupe_key, created, updated, words) VALUES ({}) ON CONFLICT (id) DO NOTHING",
+            places.join(", ")
+        ),
+        &values,
+    )?;
+    Ok(added == 1)
+}
+
+/// A record of the same text that holds, if there is one.
+pub(super) fn equal(tx: &mut Tx<'_>, key: &str) -> Result<Option<String>, StoreFault> {
+    let found = tx.one(
+        "SELECT id FROM memory_records WHERE dedupe_key = $1 AND status = 'active' ORDER BY seq LIMIT 1",
+        &cells![key],
+    )?;
+    found.map(|mut found| found.text()).transpose()
+}
+
+/// What became of writing a record.
+type Written = Result<(String, LedgerId, Option<String>), String>;
+
+impl Store {
+    /// Writes a record past proposals: a person's own, or an idea. Answers its id, its row, and the id of an equal record
+    /// that was there; an idea that is there already is not written again, and its id is the error.
+    pub async fn write_record(
+        &self,
+        record: NewRecord,
+        origin: Origin,
+        actor: Actor,
+        now: Timestamp,
+    ) -> Result<Written, StoreFault> {
+        let (id, ledger_id) = (new_id(prefix(record.kind), &self.ids(), now), self.mint(now));
+        self.write(move |tx| {
+            let same = equal(tx, &record.body.dedupe_key(record.kind))?;
+            if let (Origin::Idea, Some(same)) = (origin, &same) {
+                return Ok(Err(same.clone()));
+            }
+            put(tx, &record, origin, &actor, &id, now)?;
+            tx.append(&entry(&record, origin, &actor, &id), ledger_id.clone(), now);
+            Ok(Ok((id.clone(), ledger_id.clone(), same)))
+        })
+        .await
+    }
+
+    /// Takes in records from elsewhere, each with its row, in batches that are kept or undone as one. Equal ones that are
+    /// there already are left out. Answers the ids that were written.
+    pub async fn import_records(
+        &self,
+        records: Vec<NewRecord>,
+        origin: Origin,
+        actor: Actor,
+        now: Timestamp,
+    ) -> Result<Vec<String>, StoreFault> {
+        let mut all = Vec::new();
+        let mut rest = records.into_iter().peekable();
+        while rest.peek().is_some() {
+            let batch: Vec<NewRecord> = rest.by_ref().take(BATCH).collect();
+            let (ids, actor) = (self.ids(), actor.clone());
+            let written = self
+                .write(move |tx| {
+                    let mut written = Vec::new();
+                    for record in &batch {
+                        if equal(tx, &record.body.dedupe_key(record.kind))?.is_some() {
+                            continue;
+                        }
+                        let wanted = record.id.clone().filter(|id| is_ours(record.kind, id));
+                        let id = match wanted {
+                            Some(id) if put(tx, record, origin, &actor, &id, now)? => id,
+                            _ => {
+                                let id = new_id(prefix(record.kind), &ids, now);
+                                put(tx, record, origin, &actor, &id, now)?;
+                                id
+                            }
+                        };
+                        tx.append(&entry(record, origin, &actor, &id), ids.next(now), now);
+                        written.push(id);
+                    }
+                    Ok(written)
+                })
+                .await?;
+            all.extend(written);
+        }
+        Ok(all)
+    }
+
+    /// One record, whoever may read it.
+    pub async fn record(&self, id: &str) -> Result<Option<Record>, StoreFault> {
+        let values = cells![id];
+        let sql = format!("SELECT {COLUMNS} FROM memory_records WHERE id = $1");
+        self.read(move |view| view.one(&sql, &values)?.map(|mut found| decode(&mut found)).transpose()).await
+    }
+
+    /// Writes what came of a decision, with its row. Learnings that spoke for it gain or lose trust. None if there is no
+    /// such decision.
+    pub async fn record_outcome(
+        &self,
+        id: &str,
+        outcome: DecisionOutcome,
+        note: &str,
+        actor: Actor,
+        now: Timestamp,
+    ) -> Result<Option<LedgerId>, StoreFault> {
+        let (id, note, ledger_id) = (id.to_owned(), note.to_owned(), self.mint(now));
+        self.write(move |tx| {
+            let changed = tx.execute(
+                "UPDATE memory_records SET outcome = $1, outcome_note = $2, outcome_at = $3, updated = $3
+                  WHERE id = $4 AND kind = 'decision'",
+                &cells![outcome.as_str(), text::kept(&note), now, id.as_str()],
+            )?;
+            if changed == 0 {
+                return Ok(None);
+            }
+            let step: i64 = match outcome {
+                DecisionOutcome::Successful => 100,
+                DecisionOutcome::Failed => -100,
+                DecisionOutcome::Mixed | DecisionOutcome::Unknown => 0,
+            };
+            if step != 0 {
+                tx.execute(
+                    "UPDATE memory_records SET updated = $3, confidence =
+                       CASE WHEN confidence + $1 > 1000 THEN 1000 WHEN confidence + $1 < 0 THEN 0 ELSE confidence + $1 END
+                      WHERE kind = 'learning' AND id IN
+                        (SELECT source_id FROM memory_links WHERE target_id = $2 AND relation = 'supports')",
+                    &cells![step, id.as_str(), now],
+                )?;
+            }
+            let deed = Deed { tool: "recall_outcome", action: "outcome", entity_type: "decision", entity_id: &id };
+            let more = facts(json!({"outcome": outcome, "note": text::plain(&note)}));
+            tx.append(&actor.entry(RowStatus::Success, deed, more), ledger_id.clone(), now);
+            Ok(Some(ledger_id.clone()))
+        })
+        .await
+    }
+}
+
+fn is_ours(kind: RecordKind, id: &str) -> bool {
+    id.len() <= 64
+        && id.strip_prefix(prefix(kind)).and_then(|rest| rest.strip_prefix('_')).is_some_and(|rest| {
+            !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
+}
+
+fn put(
+    tx: &mut Tx<'_>,
+    record: &NewRecord,
+    origin: Origin,
+    actor: &Actor,
+    id: &str,
+    now: Timestamp,
+) -> Result<bool, StoreFault> {
+    let authority = match origin {
+        Origin::Direct => Some(Authority::Approved),
+        Origin::Legacy => Some(Authority::LegacyApproved),
+        Origin::Idea => None,
+    };
+    let row = Row {
+        id,
+        kind: record.kind,
+        body: &record.body,
+        authority,
+        status: record.status,
+        outcome: record.outcome,
+        confidence: record.confidence,
+        source: &record.source,
+        principal: actor.principal.as_str(),
+        session_id: &record.session_id,
+        proposal_id: "",
+        terms: record.body.terms(record.kind),
+        created: record.created.unwrap_or(now),
+        now,
+    };
+    insert(tx, row)
+}
+
+fn entry(record: &NewRecord, origin: Origin, actor: &Actor, id: &str) -> crate::Entry {
+    let (tool, action) = match (origin, actor.role) {
+        (Origin::Idea, Role::Agent | Role::Human) => ("store", "idea"),
+        (Origin::Direct | Origin::Legacy, Role::Agent | Role::Human) => ("store_direct", "direct_write"),
+    };
+    let deed = Deed { tool, action, entity_type: record.kind.as_str(), entity_id: id };
+    let mut more = json!({
+        "content_hash": content_hash(&record.body.content),
+        "scope": record.body.scope,
+        "scope_path": text::plain(&record.body.path),
+    });
+    if origin == Origin::Legacy
+        && let Some(more) = more.as_object_mut()
+    {
+        more.insert("authority".into(), Authority::LegacyApproved.as_str().into());
+    }
+    actor.entry(RowStatus::Success, deed, facts(more))
+}
+
+pub(super) fn facts(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(facts) => facts,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,224 @@
+//! A person's word on a proposal: approve or reject. One conditional statement, the record that comes of it and the audit
+//! row, in one transaction; the first word counts, once. Who is entitled to speak is the law's business.
+
+use countersign_core::ids::LedgerId;
+use countersign_core::memory::{Authority, DecisionOutcome, ProposalStatus, RecordKind, RecordStatus};
+use countersign_core::record::RowStatus;
+use countersign_core::refusal::{Code, Refusal};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::proposals::{self, Proposal};
+use super::records::{self, facts};
+use super::{Actor, Deed, content_hash, new_id, prefix, text};
+use crate::Store;
+use crate::engine::{Cell, cells};
+use crate::fault::StoreFault;
+use crate::writer::Tx;
+
+/// What a person says, and what they note about it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ruling {
+    /// It is true, perhaps in other words.
+    Approve(Option<Rewording>),
+    /// It is not.
+    Reject,
+}
+
+/// The text a person puts in place of the proposed one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewording {
+    /// The text.
+    pub content: String,
+    /// The terms it is found by.
+    pub words: String,
+}
+
+/// A decision that was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reviewed {
+    /// The proposal as it is now.
+    pub proposal: Proposal,
+    /// The record that came of it.
+    pub record_id: Option<String>,
+    /// The audit row.
+    pub ledger_id: LedgerId,
+}
+
+/// Why nothing was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NotReviewed {
+    /// There is no such proposal.
+    Unknown,
+    /// Its time ran out.
+    Expired,
+    /// Somebody decided before.
+    Decided(Box<Proposal>),
+}
+
+impl NotReviewed {
+    /// What is answered.
+    pub fn refusal(&self, id: &str) -> Refusal {
+        match self {
+            NotReviewed::Unknown => {
+                Refusal::new(Code::NotFound, format!("there is no proposal `{}`", text::plain(id)))
+            }
+            NotReviewed::Expired => {
+                Refusal::new(Code::ProposalDecided, format!("the time of `{id}` ran out before anyone decided"))
+                    .because("proposal_expired")
+                    .with("status", ProposalStatus::Expired.as_str())
+            }
+            NotReviewed::Decided(proposal) => {
+                let by = proposal.reviewed_by.as_deref().unwrap_or("someone");
+                let message = format!("`{id}` was {} by {by} already", proposal.status);
+                let mut refusal = Refusal::new(Code::ProposalDecided, message)
+                    .with("status", proposal.status.as_str())
+                    .with("reviewed_by", by);
+                if let Some(record) = &proposal.promoted_to {
+                    refusal = refusal.with("promoted_to", record.as_str());
+                }
+                refusal
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Decides on a proposal.
+    ///
+    /// INVARIANT (races end in SQL): of all who decide, the one whose statement changes the row does.
+    pub async fn review(
+        &self,
+        id: &str,
+        ruling: Ruling,
+        note: Option<String>,
+        actor: Actor,
+        now: Timestamp,
+    ) -> Result<Result<Reviewed, NotReviewed>, StoreFault> {
+        let (id, ids, ledger_id) = (id.to_owned(), self.ids(), self.mint(now));
+        self.write(move |tx| {
+            tx.check_clock(now)?;
+            let (status, record_id) = match &ruling {
+                Ruling::Approve(_) => {
+                    // Which letters it begins with depends on what was proposed; the kind is settled at proposing.
+                    let kind = tx.one("SELECT proposed_as FROM memory_proposals WHERE id = $1", &cells![id.as_str()])?;
+                    let Some(mut kind) = kind else { return Ok(Err(NotReviewed::Unknown)) };
+                    (ProposalStatus::Approved, Some(new_id(prefix(kind.word()?), &ids, now)))
+                }
+                Ruling::Reject => (ProposalStatus::Rejected, None),
+            };
+            let reworded = match &ruling {
+                Ruling::Approve(Some(new)) => Some(text::kept(&new.content)),
+                Ruling::Approve(None) | Ruling::Reject => None,
+            };
+            let found = tx.one(
+                &format!(
+                    "UPDATE memory_proposals SET status = $1, reviewed_by = $2, reviewed_at = $3, review_note = $4,
+                            promoted_to = $5, reworded = CASE WHEN $6 = content THEN NULL ELSE $6 END
+                      WHERE id = $7 AND status = 'pending' AND expires > $3
+                      RETURNING {}, words",
+                    proposals::COLUMNS
+                ),
+                &cells![
+                    status.as_str(),
+                    text::kept(actor.audited()),
+                    now,
+                    note.as_deref().map(text::kept),
+                    record_id.as_deref(),
+                    reworded.map_or(Cell::Null, Cell::Text),
+                    id.as_str()
+                ],
+            )?;
+            let Some(mut found) = found else { return why_not(tx, &id, now).map(Err) };
+            let proposal = proposals::decode(&mut found)?;
+            let terms = found.text()?;
+            if let Some(record_id) = &record_id {
+                promote(tx, &proposal, &ruling, record_id, terms, &actor, now)?;
+            }
+            let entry = audit(&proposal, &actor, record_id.as_deref(), note.as_deref());
+            tx.append(&entry, ledger_id.clone(), now);
+            Ok(Ok(Reviewed { proposal, record_id, ledger_id: ledger_id.clone() }))
+        })
+        .await
+    }
+}
+
+/// Writes the record a proposal becomes.
+fn promote(
+    tx: &mut Tx<'_>,
+    proposal: &Proposal,
+    ruling: &Ruling,
+    record_id: &str,
+    terms: String,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<(), StoreFault> {
+    let mut body = proposal.body.clone();
+    let mut terms = terms;
+    if let (Some(content), Ruling::Approve(Some(new))) = (&proposal.reworded, ruling) {
+        body.content.clone_from(content);
+        body.words.clone_from(&new.words);
+        terms = body.terms(proposal.kind);
+    }
+    let confidence = match proposal.kind {
+        RecordKind::Learning => proposal.confidence,
+        RecordKind::Decision | RecordKind::Idea => 1000,
+    };
+    let row = records::Row {
+        id: record_id,
+        kind: proposal.kind,
+        body: &body,
+        authority: Some(Authority::Approved),
+        status: RecordStatus::Active,
+        outcome: DecisionOutcome::Unknown,
+        confidence,
+        source: &proposal.source,
+        principal: actor.principal.as_str(),
+        session_id: &proposal.session_id,
+        proposal_id: &proposal.id,
+        terms,
+        created: now,
+        now,
+    };
+    match records::insert(tx, row)? {
+        true => Ok(()),
+        false => Err(StoreFault::invalid("a new id was taken")),
+    }
+}
+
+fn audit(proposal: &Proposal, actor: &Actor, record_id: Option<&str>, note: Option<&str>) -> crate::Entry {
+    let action = if record_id.is_some() { "approve" } else { "reject" };
+    let deed = Deed { tool: action, action, entity_type: "proposal", entity_id: &proposal.id };
+    let mut more: Map<String, Value> = facts(json!({
+        "proposal_id": proposal.id,
+        "proposed_as": proposal.kind,
+        "content_hash": content_hash(&proposal.body.content),
+    }));
+    if let Some(record_id) = record_id {
+        more.insert("promoted_to".into(), record_id.into());
+    }
+    if let Some(content) = &proposal.reworded {
+        more.insert("reworded_hash".into(), content_hash(content).into());
+    }
+    if let Some(note) = note {
+        more.insert("note".into(), text::plain(note).into());
+        if record_id.is_none() {
+            more.insert("reason".into(), text::plain(note).into());
+        }
+    }
+    actor.entry(RowStatus::Success, deed, more)
+}
+
+/// What stood against it, for the answer; the statement has already decided.
+fn why_not(tx: &mut Tx<'_>, id: &str, now: Timestamp) -> Result<NotReviewed, StoreFault> {
+    let sql = format!("SELECT {} FROM memory_proposals WHERE id = $1", proposals::COLUMNS);
+    let Some(mut found) = tx.one(&sql, &cells![id])? else { return Ok(NotReviewed::Unknown) };
+    let proposal = proposals::decode(&mut found)?;
+    Ok(match proposal.status {
+        ProposalStatus::Expired => NotReviewed::Expired,
+        ProposalStatus::Pending if proposal.expires <= now => NotReviewed::Expired,
+        ProposalStatus::Pending | ProposalStatus::Approved | ProposalStatus::Rejected => {
+            NotReviewed::Decided(Box::new(proposal))
+        }
+    })
+}
