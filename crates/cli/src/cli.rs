@@ -16,6 +16,7 @@ use crate::commands::doctor::{self, Doctor};
 use crate::commands::grants::Grants;
 use crate::commands::init::{self, Init};
 use crate::commands::man::Man;
+use crate::commands::memory::Memory;
 use crate::commands::open::Open;
 use crate::commands::pack::{self, Pack};
 use crate::commands::plans::Plans;
@@ -128,6 +129,8 @@ pub(crate) enum Command {
         after_help = "Examples:\n  countersign pack init --git\n  countersign pack preview --diff\n  countersign pack deploy --apply\n  countersign pack rollback --to initial"
     )]
     Pack(Pack),
+    /// What the project knows: agents propose, people decide
+    Memory(Memory),
     /// Show which program this is
     #[command(after_help = "Examples:\n  countersign version\n  countersign version --json")]
     Version,
@@ -162,6 +165,7 @@ impl Command {
             Command::Bench(_) => "bench",
             Command::BenchEcho(_) => "bench-echo",
             Command::Pack(pack) => pack.name().command,
+            Command::Memory(memory) => memory.path(),
             Command::Version => "version",
             Command::Completions(_) => "completions",
             Command::Man(_) => "man",

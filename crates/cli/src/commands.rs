@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod init;
 pub(crate) mod man;
+pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod pack;
 pub(crate) mod plans;
@@ -45,6 +46,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
         Command::Open(args) => open::run(args, cli, voice),
         Command::Bench(args) => bench::run(args, voice),
         Command::BenchEcho(args) => bench::run_echo(args),
+        Command::Memory(args) => memory::run(args, cli, voice),
         Command::Version => version::run(),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),

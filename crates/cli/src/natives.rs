@@ -1,6 +1,7 @@
 //! The upstreams of our own, handed to the gateway: it knows the seam, they know the law and the records, only the door knows both.
 
 mod demo;
+mod memory;
 mod pack;
 
 use std::sync::Arc;
@@ -16,8 +17,8 @@ impl Natives for Own {
     fn make(&self, kind: NativeKind, ground: Ground<'_>) -> Result<Arc<dyn Native>, String> {
         match kind {
             NativeKind::Demo => demo::Demo::open(ground),
+            NativeKind::Memory => memory::Memory::open(ground),
             NativeKind::Pack => pack::Pack::open(ground),
-            NativeKind::Memory => Err(format!("the native upstream `{kind}` is not in this version")),
         }
     }
 }

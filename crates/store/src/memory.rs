@@ -18,7 +18,7 @@ use countersign_core::role::Role;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use audit::{AUDITED, Audited, AuditFilter};
+pub use audit::{AUDITED, AuditFilter, Audited};
 pub use find::{Holding, RecordQuery, Terms};
 pub use links::{Link, NotLinked};
 pub use proposals::{NewProposal, Proposal, ProposalQuery, Proposed};

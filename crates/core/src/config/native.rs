@@ -3,6 +3,7 @@
 
 use super::rule::{Author, RuleOrigin};
 use super::upstream::{NativeKind, Upstream, UpstreamKind};
+use crate::confirm::Kind;
 use crate::effect::Effect;
 use crate::role::Role;
 use crate::rules::{PreviewRule, Rule};
@@ -13,6 +14,7 @@ struct Said {
     tools: &'static [&'static str],
     role: Option<Role>,
     effect: Option<Effect>,
+    confirm: Option<Kind>,
     preview: Option<Shows>,
 }
 
@@ -22,7 +24,7 @@ struct Shows {
     digest: &'static [&'static str],
 }
 
-const SILENT: Said = Said { tools: &[], role: None, effect: None, preview: None };
+const SILENT: Said = Said { tools: &[], role: None, effect: None, confirm: None, preview: None };
 
 /// What no rule of a user can take back: who may call a tool.
 fn firm(kind: NativeKind) -> &'static [Said] {
@@ -95,7 +97,29 @@ fn usual(kind: NativeKind) -> &'static [Said] {
                 ]
             }
         }
-        NativeKind::Memory | NativeKind::Demo => &[],
+        // A proposal is itself the question to a person, and a person's own call is the answer: no second step.
+        NativeKind::Memory => {
+            const {
+                &[
+                    Said {
+                        tools: &[
+                            "recall",
+                            "recall_decisions",
+                            "recall_ideas",
+                            "brief",
+                            "brief_file",
+                            "explore",
+                            "explore_*",
+                            "get_route",
+                        ],
+                        effect: Some(Effect::Read),
+                        ..SILENT
+                    },
+                    Said { tools: &["*"], effect: Some(Effect::Write), confirm: Some(Kind::None), ..SILENT },
+                ]
+            }
+        }
+        NativeKind::Demo => &[],
     }
 }
 
@@ -124,6 +148,7 @@ fn rule(upstream: &Upstream, kind: NativeKind, said: &Said) -> (Rule, RuleOrigin
     let mut rule = Rule::named(format!("built-in ({kind})"), &globs);
     rule.role = said.role;
     rule.effect = said.effect;
+    rule.confirm = said.confirm;
     rule.preview = said.preview.as_ref().map(|shows| PreviewRule::Companion {
         tool: shows.tool.to_owned(),
         digest: shows.digest.iter().map(|path| (*path).to_owned()).collect(),

@@ -47,6 +47,8 @@ pub struct RecordQuery {
     pub terms: Terms,
     /// Whether only what holds.
     pub holding: Holding,
+    /// Only what came before this, by order of arrival: for the next page.
+    pub before: Option<i64>,
     /// How many at most of each place and kind; newest first.
     pub limit: u32,
 }
@@ -55,7 +57,8 @@ pub struct RecordQuery {
 pub(super) fn clean(words: &str) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     let mut bytes = 0;
-    let usable = words.split_ascii_whitespace().filter(|word| word.bytes().all(|b| b.is_ascii_alphanumeric()));
+    let usable =
+        words.split_ascii_whitespace().filter(|word| word.bytes().all(|b| b.is_ascii_alphanumeric()));
     usable
         .map(|word| word.get(..LONGEST).unwrap_or(word).to_ascii_lowercase())
         .take_while(|word| {
@@ -119,7 +122,8 @@ pub(super) fn matching(table: &str, alias: &str, place: &str, dialect: Dialect) 
 
 /// What agents may read: authoritative, or an idea; and holding. The words come from the one place that knows.
 fn readable(alias: &str) -> String {
-    let quoted = |words: Vec<&str>| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
+    let quoted =
+        |words: Vec<&str>| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
     let authorities =
         Authority::ALL.iter().filter(|one| one.is_authoritative()).map(|one| one.as_str()).collect();
     let statuses = RecordStatus::ALL.iter().filter(|one| one.holds()).map(|one| one.as_str()).collect();
@@ -186,6 +190,10 @@ fn statement(
             // The index of words is walked from its newest end, without a sort.
             order = "t.rowid";
         }
+    }
+    if let Some(before) = query.before {
+        values.push(before.into());
+        conditions.push(format!("r.seq < ${}", values.len()));
     }
     if query.holding == Holding::Only {
         conditions.push(readable("r"));

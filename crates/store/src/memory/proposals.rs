@@ -315,23 +315,17 @@ fn deed<'a>(action: &'a str, id: &'a str) -> Deed<'a> {
 
 /// What the row says of a proposal: not its text, which is in the call's arguments and in the table.
 fn facts(proposal: &NewProposal) -> Map<String, Value> {
-    let facts = json!({
+    super::records::facts(json!({
         "proposed_as": proposal.kind,
         "content_hash": super::content_hash(&proposal.body.content),
         "scope": proposal.body.scope,
         "scope_path": text::plain(&proposal.body.path),
-    });
-    match facts {
-        Value::Object(facts) => facts,
-        _ => Map::new(),
-    }
+    }))
 }
 
 fn existing(tx: &mut Tx<'_>, key: &str) -> Result<String, StoreFault> {
-    let found = tx.one(
-        "SELECT id FROM memory_proposals WHERE dedupe_key = $1 AND status = 'pending'",
-        &cells![key],
-    )?;
+    let found =
+        tx.one("SELECT id FROM memory_proposals WHERE dedupe_key = $1 AND status = 'pending'", &cells![key])?;
     // Between the two statements another process may have decided it: the answer is still that it was there.
     found.map_or_else(|| Ok(String::new()), |mut found| found.text())
 }
@@ -345,12 +339,7 @@ fn expire_equal(tx: &mut Tx<'_>, ids: &Arc<Mint>, key: &str, now: Timestamp) -> 
     close(tx, ids, closed, now).map(drop)
 }
 
-fn close(
-    tx: &mut Tx<'_>,
-    ids: &Arc<Mint>,
-    closed: Vec<Found>,
-    now: Timestamp,
-) -> Result<u64, StoreFault> {
+fn close(tx: &mut Tx<'_>, ids: &Arc<Mint>, closed: Vec<Found>, now: Timestamp) -> Result<u64, StoreFault> {
     let mut count = 0;
     for mut found in closed {
         let id = found.text()?;

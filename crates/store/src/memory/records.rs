@@ -312,9 +312,10 @@ impl Store {
 
 fn is_ours(kind: RecordKind, id: &str) -> bool {
     id.len() <= 64
-        && id.strip_prefix(prefix(kind)).and_then(|rest| rest.strip_prefix('_')).is_some_and(|rest| {
-            !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        })
+        && id
+            .strip_prefix(prefix(kind))
+            .and_then(|rest| rest.strip_prefix('_'))
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 fn put(
@@ -371,6 +372,6 @@ fn entry(record: &NewRecord, origin: Origin, actor: &Actor, id: &str) -> crate::
 pub(super) fn facts(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(facts) => facts,
-        _ => Map::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }

@@ -63,11 +63,12 @@ impl NotReviewed {
             NotReviewed::Unknown => {
                 Refusal::new(Code::NotFound, format!("there is no proposal `{}`", text::plain(id)))
             }
-            NotReviewed::Expired => {
-                Refusal::new(Code::ProposalDecided, format!("the time of `{id}` ran out before anyone decided"))
-                    .because("proposal_expired")
-                    .with("status", ProposalStatus::Expired.as_str())
-            }
+            NotReviewed::Expired => Refusal::new(
+                Code::ProposalDecided,
+                format!("the time of `{id}` ran out before anyone decided"),
+            )
+            .because("proposal_expired")
+            .with("status", ProposalStatus::Expired.as_str()),
             NotReviewed::Decided(proposal) => {
                 let by = proposal.reviewed_by.as_deref().unwrap_or("someone");
                 let message = format!("`{id}` was {} by {by} already", proposal.status);

@@ -227,10 +227,8 @@ fn seen(
     if changed == 1 {
         return Ok(Ok(()));
     }
-    let found = tx.one(
-        "SELECT id FROM memory_sessions WHERE id = $1 AND principal = $2",
-        &cells![id, principal],
-    )?;
+    let found =
+        tx.one("SELECT id FROM memory_sessions WHERE id = $1 AND principal = $2", &cells![id, principal])?;
     Ok(Err(if found.is_some() { NotLogged::Ended } else { NotLogged::Unknown }))
 }
 

@@ -83,6 +83,7 @@ async fn another_process() {
     let Ok(part) = std::env::var(PART) else { return };
     match part.split_once(' ').unwrap_or((&part, "")) {
         ("race", how) => crate::race::redeem_all(how).await,
+        ("review", how) => crate::memory::decide_all(how).await,
         ("append", _) => crate::crash::append_for_ever().await,
         ("open", token) => crate::crash::open_and_wait(token).await,
         ("interleave", count) => append_some(count.parse().unwrap()).await,

@@ -1,0 +1,177 @@
+//! `memory import` and `memory export`: records as Markdown for a repository, and back; a mind-palace database comes in as
+//! what was there before governance. Taking in makes things true, so a person proves who they are.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use countersign_core::memory::RecordKind;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_memory::{legacy, markdown};
+use countersign_store::memory::{Holding, NewProposal, NewRecord, Origin, Proposed, Record, RecordQuery};
+use countersign_store::{Store, StoreUrl};
+use jiff::Timestamp;
+
+use crate::answer::{Answer, Outcome, Trouble};
+use crate::commands::memory::actor;
+use crate::house::with_store;
+use crate::output::{GOOD, Voice, paint, plural, visible};
+use crate::{config_file, person, records};
+
+/// Shown under the help.
+pub(crate) const EXPORT_EXAMPLES: &str = "Examples:
+  countersign memory export
+  countersign memory export --out MEMORY.md";
+/// Shown under the help.
+pub(crate) const IMPORT_EXAMPLES: &str = "Examples:
+  countersign memory import MEMORY.md
+  countersign memory import .palace/memory.db";
+
+const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
+
+/// What `memory export` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Export {
+    /// Write it to this file instead of stdout
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+}
+
+/// What `memory import` takes.
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    /// A page that `memory export` wrote, or a mind-palace database
+    path: PathBuf,
+}
+
+/// Writes everything as one page.
+pub(crate) fn export(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
+    let found = records::with(url, async |store| all(&store, url).await)?;
+    let page = markdown::write(&found);
+    let answer = Answer::default().with("records", found.len());
+    match &args.out {
+        Some(path) => {
+            fs::write(path, &page).map_err(|error| {
+                Trouble::Output(format!("can't write `{}`: {}", path.display(), config_file::why(&error)))
+            })?;
+            let text = format!(
+                "{} {} to {}\n",
+                paint(GOOD, "written"),
+                plural(found.len(), "record"),
+                path.display()
+            );
+            Ok(Answer { text, ..answer.with("path", path.display().to_string()) })
+        }
+        None if voice.format == crate::output::Format::Json => Ok(answer.with("markdown", page)),
+        None => Ok(Answer { text: page, ..answer }),
+    }
+}
+
+/// Every record, page by page.
+async fn all(store: &Store, url: &StoreUrl) -> Result<Vec<Record>, Trouble> {
+    let mut all = Vec::new();
+    for kind in RecordKind::ALL {
+        let mut before = None;
+        loop {
+            let query = RecordQuery {
+                kinds: vec![*kind],
+                holding: Holding::Whatever,
+                limit: 1000,
+                before,
+                ..RecordQuery::default()
+            };
+            let page = store.find_records(query).await.map_err(|fault| records::trouble(&fault, url))?;
+            before = page.last().map(|record| record.seq);
+            let done = page.len() < 1000;
+            all.extend(page);
+            if done {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What a file brings.
+struct Brought {
+    records: Vec<NewRecord>,
+    proposals: Vec<NewProposal>,
+    origin: Origin,
+    warnings: Vec<String>,
+}
+
+/// Takes in a file.
+pub(crate) fn import(args: &Import, url: &StoreUrl, voice: Voice) -> Outcome {
+    let now = Timestamp::now();
+    let mut brought = read(args, now)?;
+    let count = brought.records.len();
+    with_store(url, async |store| {
+        let person = person::prove(&store, url, voice).await?;
+        let fault = |fault| records::trouble(&fault, url);
+        let actor = actor(&person);
+        // Ideas are nobody's word wherever they come from, but what was there before keeps its mark.
+        let (ideas, governed): (Vec<NewRecord>, Vec<NewRecord>) = std::mem::take(&mut brought.records)
+            .into_iter()
+            .partition(|record| record.kind == RecordKind::Idea && brought.origin == Origin::Direct);
+        let mut ids =
+            store.import_records(governed, brought.origin, actor.clone(), now).await.map_err(fault)?;
+        ids.extend(store.import_records(ideas, Origin::Idea, actor.clone(), now).await.map_err(fault)?);
+        let mut proposed = 0;
+        for proposal in brought.proposals {
+            if let Proposed::New { .. } = store.propose(proposal, actor.clone(), now).await.map_err(fault)? {
+                proposed += 1;
+            }
+        }
+        let known = count - ids.len();
+        let mut text = format!(
+            "{} {} as {}",
+            paint(GOOD, "taken in"),
+            plural(ids.len(), "record"),
+            visible(person.name.as_str())
+        );
+        if known > 0 {
+            text.push_str(&format!("; {known} were there already"));
+        }
+        if proposed > 0 {
+            text.push_str(&format!("; {} wait for a decision", plural(proposed, "proposal")));
+        }
+        text.push('\n');
+        let mut answer = Answer::text(text)
+            .with("imported", ids.len())
+            .with("skipped", known)
+            .with("proposals", proposed)
+            .with("ids", ids);
+        answer.warnings = person.warnings;
+        answer.warnings.extend(brought.warnings);
+        Ok(answer)
+    })
+}
+
+fn read(args: &Import, now: Timestamp) -> Result<Brought, Trouble> {
+    let path = &args.path;
+    let refused = |why: String| {
+        let message = format!("`{}` can't be taken in: {why}", path.display());
+        let refusal = Refusal::new(Code::ArgumentsInvalid, message);
+        Trouble::refused(refusal, "countersign memory import MEMORY.md")
+    };
+    let bytes = fs::read(path).map_err(|error| refused(config_file::why(&error)))?;
+    if bytes.starts_with(SQLITE_HEAD) {
+        let legacy = legacy::read(path, now).map_err(refused)?;
+        let warnings = (legacy.empty > 0)
+            .then(|| format!("{} without a text were left out", plural(legacy.empty, "row")));
+        return Ok(Brought {
+            records: legacy.records,
+            proposals: legacy.proposals,
+            origin: Origin::Legacy,
+            warnings: warnings.into_iter().collect(),
+        });
+    }
+    let page = String::from_utf8(bytes)
+        .map_err(|_| refused("it is neither text nor a SQLite database".to_owned()))?;
+    let records =
+        markdown::read(&page).map_err(|bad| refused(format!("line {}: {}", bad.line, bad.message)))?;
+    if records.is_empty() {
+        return Err(refused("there is no record in it".to_owned()));
+    }
+    Ok(Brought { records, proposals: Vec::new(), origin: Origin::Direct, warnings: Vec::new() })
+}

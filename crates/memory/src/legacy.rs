@@ -1,0 +1,183 @@
+//! A mind-palace database, read and left alone: decisions, learnings and ideas become records that were there before
+//! governance, proposals that wait stay proposals. Columns differ from version to version; what is missing is empty.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use countersign_core::memory::{DecisionOutcome, RecordKind, RecordStatus, Scope};
+use countersign_store::memory::{NewProposal, NewRecord};
+use jiff::Timestamp;
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Value, json};
+
+use crate::PROPOSAL_LIFE;
+use crate::govern::{Wording, proposal_body};
+
+/// What such a database holds.
+#[derive(Debug, Default)]
+pub struct Legacy {
+    /// Everything that was recorded.
+    pub records: Vec<NewRecord>,
+    /// What still waited for a person.
+    pub proposals: Vec<NewProposal>,
+    /// How many rows had no text.
+    pub empty: usize,
+}
+
+/// Reads a database; why not, in a line.
+pub fn read(path: &Path, now: Timestamp) -> Result<Legacy, String> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| error.to_string())?;
+    let mut legacy = Legacy::default();
+    let mut tables = 0;
+    for (table, kind) in [
+        ("decisions", RecordKind::Decision),
+        ("learnings", RecordKind::Learning),
+        ("ideas", RecordKind::Idea),
+    ] {
+        for row in rows(&connection, table)? {
+            match record(&row, kind) {
+                Some(record) => legacy.records.push(record),
+                None => legacy.empty += 1,
+            }
+        }
+        tables += usize::from(!columns(&connection, table)?.is_empty());
+    }
+    for row in rows(&connection, "proposals")? {
+        if row.text("status") == "pending" {
+            match proposal(&row, now) {
+                Some(proposal) => legacy.proposals.push(proposal),
+                None => legacy.empty += 1,
+            }
+        }
+    }
+    if tables == 0 {
+        return Err("it has no table of decisions, learnings or ideas".to_owned());
+    }
+    Ok(legacy)
+}
+
+/// A row by the names of its columns.
+struct Row(Vec<(String, rusqlite::types::Value)>);
+
+impl Row {
+    fn text(&self, name: &str) -> String {
+        match self.0.iter().find(|(column, _)| column == name).map(|(_, value)| value) {
+            Some(rusqlite::types::Value::Text(text)) => text.clone(),
+            Some(rusqlite::types::Value::Integer(number)) => number.to_string(),
+            Some(rusqlite::types::Value::Real(number)) => number.to_string(),
+            Some(rusqlite::types::Value::Blob(_) | rusqlite::types::Value::Null) | None => String::new(),
+        }
+    }
+
+    /// A number from 0 to 1, in thousandths.
+    fn thousandths(&self, name: &str, usual: u32) -> u32 {
+        let number: Option<f64> = self.text(name).parse().ok();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+        number.map_or(usual, |number| (number.clamp(0.0, 1.0) * 1000.0).round() as u32)
+    }
+
+    fn wording(&self) -> Option<Wording> {
+        let content = self.text("content");
+        if content.trim().is_empty() {
+            return None;
+        }
+        let path = self.text("scope_path");
+        let place = match self.text("scope").parse::<Scope>() {
+            Ok(scope @ (Scope::File | Scope::Room)) if !path.is_empty() => Some((scope, path)),
+            Ok(_) | Err(_) => None,
+        };
+        let tags: Vec<String> = serde_json::from_str(&self.text("tags")).unwrap_or_default();
+        Some(Wording {
+            content,
+            rationale: self.text("rationale"),
+            context: self.text("context"),
+            tags,
+            place,
+        })
+    }
+}
+
+fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, String> {
+    let sql = format!("SELECT name FROM pragma_table_info('{table}')");
+    let mut statement = connection.prepare(&sql).map_err(|error| error.to_string())?;
+    let names = statement.query_map([], |row| row.get(0)).map_err(|error| error.to_string())?;
+    names.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+fn rows(connection: &Connection, table: &str) -> Result<Vec<Row>, String> {
+    let wanted: HashSet<&str> = [
+        "id",
+        "content",
+        "rationale",
+        "context",
+        "scope",
+        "scope_path",
+        "status",
+        "outcome",
+        "confidence",
+        "tags",
+        "source",
+        "session_id",
+        "proposed_as",
+        "classification_confidence",
+        "classification_signals",
+        "evidence_refs",
+        "agent_type",
+        "created_at",
+    ]
+    .into();
+    let names: Vec<String> =
+        columns(connection, table)?.into_iter().filter(|name| wanted.contains(name.as_str())).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = format!("SELECT {} FROM {table} ORDER BY rowid", names.join(", "));
+    let mut statement = connection.prepare(&sql).map_err(|error| error.to_string())?;
+    let found = statement
+        .query_map([], |row| {
+            let cells = names.iter().enumerate().map(|(at, name)| Ok((name.clone(), row.get(at)?)));
+            Ok(Row(cells.collect::<rusqlite::Result<_>>()?))
+        })
+        .map_err(|error| error.to_string())?;
+    found.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+fn record(row: &Row, kind: RecordKind) -> Option<NewRecord> {
+    let outcome = match row.text("outcome").as_str() {
+        "successful" | "success" => DecisionOutcome::Successful,
+        "failed" | "failure" => DecisionOutcome::Failed,
+        "mixed" => DecisionOutcome::Mixed,
+        _ => DecisionOutcome::Unknown,
+    };
+    Some(NewRecord {
+        kind,
+        body: proposal_body(row.wording()?),
+        confidence: row.thousandths("confidence", if kind == RecordKind::Learning { 500 } else { 1000 }),
+        source: "import".to_owned(),
+        session_id: String::new(),
+        status: row.text("status").parse().unwrap_or(RecordStatus::Active),
+        outcome,
+        id: Some(row.text("id")).filter(|id| !id.is_empty()),
+        created: row.text("created_at").parse().ok(),
+    })
+}
+
+fn proposal(row: &Row, now: Timestamp) -> Option<NewProposal> {
+    let kind = row.text("proposed_as").parse::<RecordKind>().ok().filter(|kind| *kind != RecordKind::Idea)?;
+    let mut evidence: Value = serde_json::from_str(&row.text("evidence_refs")).unwrap_or_else(|_| json!({}));
+    if let Some(evidence) = evidence.as_object_mut() {
+        evidence.insert("imported_id".into(), row.text("id").into());
+    }
+    Some(NewProposal {
+        kind,
+        body: proposal_body(row.wording()?),
+        source: "import".to_owned(),
+        session_id: String::new(),
+        agent_type: row.text("agent_type"),
+        evidence,
+        confidence: row.thousandths("classification_confidence", 500),
+        signals: serde_json::from_str(&row.text("classification_signals")).unwrap_or_default(),
+        expires: now.checked_add(PROPOSAL_LIFE).unwrap_or(Timestamp::MAX),
+    })
+}

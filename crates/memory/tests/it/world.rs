@@ -1,0 +1,94 @@
+//! A memory in a temporary store, of a temporary project.
+
+use countersign_core::call::Arguments;
+use countersign_core::record::Source;
+use countersign_core::role::Role;
+use countersign_memory::Memory;
+use countersign_memory::line::{Line, Said};
+use countersign_store::memory::Actor;
+use countersign_store::{ConnectOptions, Filter, Row, Store, StoreUrl};
+use jiff::Timestamp;
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) struct World {
+    pub(crate) room: TempDir,
+    pub(crate) memory: Memory,
+}
+
+/// Seconds after a fixed moment.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+pub(crate) fn agent() -> Actor {
+    Actor { principal: "agent".into(), role: Role::Agent, session: None, source: Source::Mcp, named: None }
+}
+
+pub(crate) fn person() -> Actor {
+    Actor { principal: "ada".into(), role: Role::Human, session: None, source: Source::Mcp, named: None }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let room = tempfile::tempdir().unwrap();
+        std::fs::create_dir(room.path().join("project")).unwrap();
+        let url = StoreUrl::file(room.path().join("store.db"));
+        let options = ConnectOptions { now: Timestamp::UNIX_EPOCH, readers: 1, ..ConnectOptions::default() };
+        let store = Store::connect(&url, options).await.unwrap();
+        let memory = Memory::new(store, room.path().join("project"));
+        Self { room, memory }
+    }
+
+    /// Writes a file of the project.
+    pub(crate) fn write(&self, name: &str, text: &str) -> &Self {
+        let path = self.room.path().join("project").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    /// The envelope of a call at a moment.
+    pub(crate) async fn at(&self, now: Timestamp, who: &Actor, tool: &str, arguments: Value) -> Value {
+        let arguments = arguments.as_object().unwrap();
+        self.memory.call(tool, arguments, who, now).await.unwrap().to_value()
+    }
+
+    /// The data of a call that goes well.
+    #[track_caller]
+    pub(crate) fn ok(&self, who: &Actor, tool: &str, arguments: Value) -> impl Future<Output = Value> {
+        let (memory, who, tool) = (self.memory.clone(), who.clone(), tool.to_owned());
+        async move {
+            let envelope = memory.call(&tool, arguments.as_object().unwrap(), &who, at(10)).await.unwrap();
+            assert!(envelope.ok, "{tool}: {:?}", envelope.errors);
+            Value::Object(envelope.data)
+        }
+    }
+
+    /// Code and message of a call that is refused.
+    pub(crate) async fn no(&self, who: &Actor, tool: &str, arguments: Value) -> (String, String) {
+        let value = self.at(at(10), who, tool, arguments).await;
+        assert_eq!(value["ok"], false, "{value}");
+        let error = &value["errors"][0];
+        assert!(error["details"]["reason_code"].is_string() && error["details"]["next_actions"].is_array());
+        (error["code"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
+    }
+
+    /// A line of its own, as `memory serve` has one.
+    pub(crate) fn line(&self, role: Role) -> Line {
+        Line::new(self.memory.clone(), role, "line", Source::Mcp).unwrap()
+    }
+
+    pub(crate) async fn rows(&self, filter: Filter) -> Vec<Row> {
+        self.memory.store().flush().await.unwrap();
+        self.memory.store().activity(filter).await.unwrap().rows
+    }
+}
+
+/// What a call on a line came to: the envelope's data, or the protocol's error message.
+pub(crate) async fn said(line: &Line, tool: &str, arguments: Value) -> Result<Value, String> {
+    match line.call(tool, Arguments::parse(arguments.to_string().as_bytes()).unwrap()).await {
+        Said::Answer(envelope) => Ok(envelope.to_value()),
+        Said::Denied(refusal) => Err(refusal.message),
+    }
+}
