@@ -203,6 +203,8 @@ pub(crate) fn status(code: Code) -> StatusCode {
         | Code::ApprovalRejected
         | Code::ApprovalPending
         | Code::PlanDecided
+        | Code::Duplicate
+        | Code::ProposalDecided
         | Code::StepFailed
         | Code::LedgerTampered
         | Code::AdoptConfirmRequired

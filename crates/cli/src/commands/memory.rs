@@ -57,12 +57,12 @@ pub(crate) enum MemoryCommand {
     /// Show who made what true
     #[command(after_help = audit::EXAMPLES)]
     Audit(audit::Audit),
-    /// Take in records: Markdown as `export` writes it, or a mind-palace database
-    #[command(after_help = transfer::IMPORT_EXAMPLES)]
-    Import(transfer::Import),
     /// Write all records as Markdown
     #[command(after_help = transfer::EXPORT_EXAMPLES)]
     Export(transfer::Export),
+    /// Take in records: Markdown as `export` writes it, or a mind-palace database
+    #[command(after_help = transfer::IMPORT_EXAMPLES)]
+    Import(transfer::Import),
     /// Serve the memory's tools on stdin and stdout
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Serve),

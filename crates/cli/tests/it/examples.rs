@@ -35,6 +35,7 @@ fn every_command_has_examples_and_they_work() {
     world.write("new-rules.toml", "[[rules]]\nmatch = \"github:delete_*\"\ndeny = \"not any more\"\n");
     let ids = ledger::write(&world.work().join("countersign.db"));
     kit::fill(&world.work().join("countersign.db"));
+    crate::memory::fill(&world);
     // A checkpoint is made before it is verified against.
     found.sort_by_key(|(path, _)| !path.ends_with(&["checkpoint".to_owned()]));
     for (path, help) in found {

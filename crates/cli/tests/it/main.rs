@@ -16,6 +16,7 @@ mod guide;
 mod init;
 mod ledger;
 mod mask;
+mod memory;
 mod pack;
 mod people;
 mod policy;

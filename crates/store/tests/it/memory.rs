@@ -435,7 +435,7 @@ async fn links_and_outcomes_change_what_holds(place: Place) {
     };
     let link =
         store.link_records(&new, &old, Relation::Supersedes, person(), at(2)).await.unwrap().unwrap().0;
-    assert_eq!(holding().await, [new.clone()], "what is superseded holds no longer");
+    assert_eq!(holding().await, std::slice::from_ref(&new), "what is superseded holds no longer");
     let twice = store.link_records(&new, &old, Relation::Supersedes, person(), at(2)).await.unwrap();
     assert_eq!(twice.unwrap_err(), NotLinked::Exists(link.clone()));
     let nowhere = store.link_records(&new, "d_none", Relation::Related, person(), at(2)).await.unwrap();

@@ -21,7 +21,7 @@ use crate::{person, records};
 pub(crate) const APPROVE_EXAMPLES: &str = "Examples:
   countersign memory approve prop_01KA4Z7Q3V9M5T2X8R6W0YPROP --yes
   countersign memory approve 0YWORD --yes --content 'Releases are signed'
-  countersign memory approve --all --yes --note 'reviewed on Monday'";
+  countersign memory approve 0YBVLK 0YMORE --yes --note 'as agreed'";
 /// Shown under the help.
 pub(crate) const REJECT_EXAMPLES: &str = "Examples:
   countersign memory reject prop_01KA4Z7Q3V9M5T2X8R6W0YREJE

@@ -22,7 +22,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   countersign memory store 'We use PostgreSQL for replicas'
   countersign memory store --as learning 'The build needs 2 GB of memory'
   countersign memory store --direct --as decision 'Releases are signed'
-  countersign memory store --scope file --path a.rs --as decision 'No I/O here'";
+  countersign memory store --path src/a.rs --as decision 'No I/O here'";
 
 /// What `memory store` takes.
 #[derive(Args, Debug)]
