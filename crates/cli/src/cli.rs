@@ -12,6 +12,7 @@ use crate::commands::approve::Approve;
 use crate::commands::bench::{self, Bench, Echo};
 use crate::commands::call::Call;
 use crate::commands::completions::Completions;
+use crate::commands::demo::Demo;
 use crate::commands::doctor::{self, Doctor};
 use crate::commands::grants::Grants;
 use crate::commands::init::{self, Init};
@@ -79,6 +80,9 @@ pub(crate) enum Color {
 /// Every command.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// See it work, in a minute
+    #[command(after_help = crate::commands::demo::EXAMPLES)]
+    Demo(Demo),
     /// Bring what your hosts have under countersign, and point them at it
     #[command(after_help = init::EXAMPLES)]
     Init(Init),
@@ -162,6 +166,7 @@ impl Command {
             Command::Token(token) => token.path(),
             Command::Serve(_) => "serve",
             Command::Open(_) => "open",
+            Command::Demo(_) => "demo",
             Command::Bench(_) => "bench",
             Command::BenchEcho(_) => "bench-echo",
             Command::Pack(pack) => pack.name().command,

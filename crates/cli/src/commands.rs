@@ -5,6 +5,7 @@ pub(crate) mod approve;
 pub(crate) mod bench;
 pub(crate) mod call;
 pub(crate) mod completions;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod init;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
         Command::Token(args) => token::run(args, cli, voice),
         Command::Serve(args) => serve::run(args, cli),
         Command::Open(args) => open::run(args, cli, voice),
+        Command::Demo(args) => demo::run(args, voice),
         Command::Bench(args) => bench::run(args, voice),
         Command::BenchEcho(args) => bench::run_echo(args),
         Command::Memory(args) => memory::run(args, cli, voice),

@@ -13,6 +13,11 @@ pub(crate) fn all() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()
 }
 
+/// The system's folder for what need not last.
+pub(crate) fn temporary() -> PathBuf {
+    env::temp_dir()
+}
+
 /// A variable that holds a path.
 pub(crate) fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from)

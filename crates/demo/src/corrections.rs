@@ -49,7 +49,10 @@ pub(crate) fn progress(
     Ok(Planned {
         entity_type: kind.entity(),
         entity_id: Some(order.number()),
-        message: format!("{} of {} {}", counted(wanted.len(), "line"), order.number(), kind.done()),
+        message: match kind {
+            Kind::Purchase => format!("Receipt of {} of {}", counted(wanted.len(), "line"), order.number()),
+            Kind::Sales => format!("Shipment of {} of {}", counted(wanted.len(), "line"), order.number()),
+        },
         actions,
         warnings,
         prior: Some(order.shown()),
@@ -171,7 +174,7 @@ pub(crate) fn correct(
     Ok(Planned {
         entity_type: kind.entity(),
         entity_id: Some(order.number()),
-        message: format!("{} of {} corrected", counted(actions.len(), "line"), order.number()),
+        message: format!("Correction of {} of {}", counted(actions.len(), "line"), order.number()),
         actions,
         warnings,
         prior: Some(order.shown()),

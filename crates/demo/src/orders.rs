@@ -210,7 +210,7 @@ pub(crate) fn create(
     Ok(Planned {
         entity_type: kind.entity(),
         entity_id: None,
-        message: format!("a {target} with {}", counted(lines.len(), "line")),
+        message: format!("A {target} with {}", counted(lines.len(), "line")),
         actions: vec![Action { operation: "create", target, changes, deeds }],
         warnings: if total > 2_000_000 {
             vec!["the total is above 20000: ask whether it is budgeted".to_owned()]
@@ -418,7 +418,7 @@ pub(crate) fn delete(
     Ok(Planned {
         entity_type: kind.entity(),
         entity_id: Some(order.number()),
-        message: format!("{} for {} would be gone", order.number(), order.party),
+        message: format!("Deletion of {} for {}", order.number(), order.party),
         actions: vec![Action { operation: "delete", target: order.number(), changes, deeds: vec![deed] }],
         warnings,
         prior: Some(order.shown()),

@@ -92,7 +92,7 @@ pub(crate) fn create_adjustment(
     Ok(Planned {
         entity_type: "stock_adjustment",
         entity_id: None,
-        message: format!("an adjustment of {sku} by {by}"),
+        message: format!("An adjustment of {sku} by {by}"),
         actions: vec![Action {
             operation: "create",
             target: sku.to_owned(),
@@ -194,7 +194,7 @@ pub(crate) fn delete_adjustment(
     Ok(Planned {
         entity_type: "stock_adjustment",
         entity_id: Some(old.number()),
-        message: format!("{} would be gone", old.number()),
+        message: format!("Deletion of {}", old.number()),
         actions: vec![Action {
             operation: "delete",
             target: old.number(),
@@ -222,7 +222,7 @@ pub(crate) fn rebuild_cache(connection: &Connection) -> Result<Planned, Fault> {
     Ok(Planned {
         entity_type: "cache",
         entity_id: Some("stock_cache".to_owned()),
-        message: format!("the cache of {rows} stock figures wiped and counted again"),
+        message: format!("The cache of {rows} stock figures, wiped and counted again"),
         actions: vec![Action {
             operation: "rebuild",
             target: "stock_cache".to_owned(),

@@ -291,7 +291,8 @@ pub(crate) fn banner(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-async fn stopped() {
+/// Returns when the process is told to stop.
+pub(crate) async fn stopped() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {

@@ -9,6 +9,7 @@
 mod activity;
 mod call;
 mod configuration;
+mod demo;
 mod doctor;
 mod door;
 mod examples;

@@ -1,0 +1,141 @@
+//! The stage: the real gateway and the real desk on a free port of this machine, with the order desk behind them, and a person's
+//! credential that ends with it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use countersign_core::call::Scopes;
+use countersign_core::config::{AgentAuth, Source as Text, Surface, parse};
+use countersign_core::ids::{PrincipalId, Secret};
+use countersign_core::record::Source;
+use countersign_core::refusal::{Code, Refusal};
+use countersign_core::role::Role;
+use countersign_desk::{Desk, DeskOptions, SIGN_IN_LIFE, mount, secret};
+use countersign_gateway::assemble::{Surroundings, assemble};
+use countersign_gateway::house::House;
+use countersign_gateway::http;
+use countersign_gateway::line::Principal;
+use countersign_gateway::service::Face;
+use countersign_store::{Credential, Store, StoreUrl, secret_digest, sign_in_digest};
+use countersign_wire::serve::{HttpOptions, SealKey, ServeOptions, listen_http};
+use jiff::Timestamp;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::broken;
+use crate::answer::Trouble;
+use crate::natives::Own;
+use crate::{person, records};
+
+/// The configuration of the demonstration: what a user would write.
+const CONFIGURATION: &str = include_str!("countersign.toml");
+
+/// A gateway and a desk that are served until they are struck.
+pub(super) struct Stage {
+    /// Where a person decides, and hosts connect.
+    pub(super) url: String,
+    /// The person who decides.
+    pub(super) person: Credential,
+    /// What proves them.
+    pub(super) secret: Secret,
+    /// The records.
+    pub(super) store: Store,
+    house: Arc<House>,
+    desk: Arc<Desk>,
+    end: oneshot::Sender<()>,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+impl Stage {
+    /// Sets it in a folder.
+    pub(super) async fn set(folder: &Path) -> Result<Self, Trouble> {
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |error: std::io::Error| broken(&what, &error.to_string())
+        };
+        std::fs::write(folder.join("countersign.toml"), CONFIGURATION)
+            .map_err(io("the folder can't be written"))?;
+        let config = parse(&[Text::new("countersign.toml", CONFIGURATION)])
+            .map_err(|_| broken("the configuration of the demonstration can't be read", ""))?;
+        let url = StoreUrl::file(folder.join("countersign.db"));
+        let store = Store::connect(&url, records::options(&url))
+            .await
+            .map_err(|fault| records::trouble(&fault, &url))?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io("no port is free"))?;
+        let address = listener.local_addr().map_err(io("the address is unknown"))?;
+        let desk_url = format!("http://{address}");
+        let around = Surroundings {
+            folder: folder.to_owned(),
+            desk_url: Some(desk_url.clone()),
+            natives: Some(Arc::new(Own)),
+            ..Surroundings::default()
+        };
+        let built = assemble(&config, store.clone(), around);
+        let (house, _keeper, _assembly) = built.map_err(|cannot| {
+            let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
+            Trouble::refused(refusal, "countersign doctor")
+        })?;
+        let desk = Desk::new(Arc::clone(&house), DeskOptions::loopback());
+        let face = Face::new(Arc::clone(&house), agent(), AgentAuth::LoopbackOpen);
+        let options = HttpOptions::loopback(ServeOptions::new(SealKey::random()));
+        let (router, front) = http::routes(Arc::clone(&house), face, options);
+        let router = router.merge(mount(&desk));
+        let (end, ended) = oneshot::channel::<()>();
+        let served = tokio::spawn(async move {
+            let until = async move {
+                let _ = ended.await;
+            };
+            let served = listen_http(listener, router, until).await;
+            front.shutdown().await;
+            served
+        });
+        let (person, secret) = enrol(&store, &url).await?;
+        // `countersign open` finds a kept desk by it.
+        let _ = store.set_desk_url(&desk_url).await;
+        Ok(Self { url: desk_url, person, secret, store, house, desk, end, served })
+    }
+
+    /// A link that signs the person in, once, for a minute, at a plan.
+    pub(super) async fn link(&self, plan: &str) -> Result<String, Trouble> {
+        let now = Timestamp::now();
+        let code = secret("").ok_or_else(|| broken("the system gives no randomness", ""))?;
+        let until = now.checked_add(SIGN_IN_LIFE).unwrap_or(now);
+        let added = self.store.add_sign_in(sign_in_digest(&code), &self.person, until, now).await;
+        added.map_err(|fault| broken("the link can't be made", &fault.inside()))?;
+        Ok(format!("{}/plans/{plan}#code={}", self.url, code.expose()))
+    }
+
+    /// Ends everything that was started.
+    pub(super) async fn strike(self) {
+        self.desk.close();
+        let _ = self.end.send(());
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), self.served).await;
+        for upstream in self.house.upstreams.load().values() {
+            upstream.close().await;
+        }
+        let _ = self.store.flush().await;
+    }
+}
+
+fn agent() -> Principal {
+    Principal {
+        id: PrincipalId::new("demo-agent"),
+        role: Role::Agent,
+        credential: None,
+        scopes: Scopes::all(),
+        session: None,
+        surface: Surface::Router,
+        source: Source::Mcp,
+    }
+}
+
+/// A person for this performance only: their secret is written nowhere.
+async fn enrol(store: &Store, url: &StoreUrl) -> Result<(Credential, Secret), Trouble> {
+    let (now, secret) = (Timestamp::now(), person::new_secret(Role::Human)?);
+    let credential = person::new_credential(&person::our_name(), Role::Human, now)?;
+    let by = PrincipalId::new(credential.name.as_str());
+    let added = store.add_credential(&credential, secret_digest(&secret), &by, now).await;
+    added.map_err(|fault| records::trouble(&fault, url))?;
+    Ok((credential, secret))
+}
