@@ -96,6 +96,7 @@ pub fn assemble(
     let keeper = Arc::new(Keeper::new(Arc::clone(&house), Vec::new()));
     house.kept_by(&keeper);
     house.runs_are(&runs);
+    Runs::sweep_now_and_then(&runs);
     let mut assembly = Assembly { around, store, ear: Arc::new(Ear(tell)), runs, written: Vec::new() };
     let (upstreams, terms, _) = assembly.build(config, &Upstreams::new())?;
     house.upstreams.store(Arc::new(upstreams));

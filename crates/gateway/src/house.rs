@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::relist::Keeper;
 use crate::runs::Runs;
 use crate::schema::Schemas;
+use crate::tasks::Finished;
 use crate::upstreams::Upstream;
 
 /// How long the first request waits for the first lists.
@@ -47,6 +48,8 @@ pub struct House {
     pub redactor: Redactor,
     /// Compiled input schemas.
     pub schemas: Schemas,
+    /// Answers kept for clients that asked for a task.
+    pub finished: Finished,
     /// What is counted.
     pub metrics: Metrics,
     modes: Mutex<HashMap<(PrincipalId, SessionId), Mode>>,
@@ -69,6 +72,7 @@ impl House {
             usage: Windows::default(),
             redactor,
             schemas: Schemas::default(),
+            finished: Finished::default(),
             metrics: Metrics::default(),
             modes: Mutex::new(HashMap::new()),
             decided: broadcast::channel(256).0,

@@ -24,6 +24,7 @@ pub mod service;
 pub mod simulate;
 mod suggested;
 pub mod surfaces;
+pub mod tasks;
 pub mod upstreams;
 pub mod waiting;
 

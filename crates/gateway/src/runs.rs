@@ -6,13 +6,15 @@ mod log;
 mod mask;
 mod output;
 mod process;
+mod progress;
 mod report;
 mod stop;
+mod sweep;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use countersign_core::ids::{RunId, UpstreamId};
 use countersign_store::{Opened, Run, RunState, Store};
@@ -27,9 +29,11 @@ pub(crate) use self::output::Captured;
 use self::output::Output;
 pub(crate) use self::process::{End, Launch};
 use self::process::{Process, until};
+pub(crate) use self::progress::Progress;
 use self::report::Report;
 use self::stop::Stop;
 pub(crate) use self::stop::{Crew, Stopper};
+use self::sweep::Bounds;
 
 /// How many runs are under way at a time; others are queued.
 const RUNS_AT_ONCE: usize = 32;
@@ -37,6 +41,8 @@ const RUNS_AT_ONCE: usize = 32;
 const CALLS_AT_ONCE: usize = 32;
 /// How many runs may be queued or under way.
 const MOST_RUNS: usize = 1_000;
+/// How often old logs are looked for.
+const BETWEEN_SWEEPS: Duration = Duration::from_secs(60 * 60);
 
 /// A command that may run.
 pub(crate) struct Job {
@@ -100,6 +106,25 @@ impl Runs {
         live.get(id).map(Stopper::stop).is_some()
     }
 
+    /// Removes old logs now and every hour, as long as these runs are there.
+    pub(crate) fn sweep_now_and_then(runs: &Arc<Self>) {
+        let runs = Arc::downgrade(runs);
+        tokio::spawn(async move {
+            while let Some(here) = runs.upgrade() {
+                let swept = tokio::task::spawn_blocking(move || here.sweep()).await;
+                if let Ok(Err(error)) = swept {
+                    tracing::warn!(%error, "old logs could not be removed");
+                }
+                tokio::time::sleep(BETWEEN_SWEEPS).await;
+            }
+        });
+    }
+
+    fn sweep(&self) -> std::io::Result<usize> {
+        let live = |run: &str| self.live().contains_key(&RunId::new(run));
+        sweep::sweep(&self.folder, Bounds::USUAL, SystemTime::now(), &live)
+    }
+
     /// The commands of an upstream, whichever configuration they come from.
     pub(crate) fn crew(&self, upstream: &UpstreamId) -> Arc<Crew> {
         let mut crews = self.crews.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,14 +140,19 @@ impl Runs {
     }
 
     /// Runs a command to its end. Dropping the future stops the command and everything it started.
-    pub(crate) async fn wait_for(self: &Arc<Self>, job: Job, crew: &Arc<Crew>) -> Option<Done> {
+    pub(crate) async fn wait_for(
+        self: &Arc<Self>,
+        job: Job,
+        crew: &Arc<Crew>,
+        progress: Option<Progress>,
+    ) -> Option<Done> {
         let (stopper, mut stop) = crew.join()?;
         let runs = Arc::clone(self);
         // On a task of its own, so that it is seen to its end even if nobody waits for it any more.
         let work = tokio::spawn(async move {
             let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
             let log = Log::later(&runs.folder, &mint(), job.limit);
-            let mut output = Output::new(Arc::clone(&job.mask), job.limit, log, None);
+            let mut output = Output::new(Arc::clone(&job.mask), job.limit, log, None).with_progress(progress);
             let end = runs.work(&job, &runs.calls, deadline, &mut stop, &mut output).await;
             let (out, err, log) = output.finish().await;
             Done { end, out, err, log }
@@ -231,6 +261,10 @@ impl Runs {
         if stop.is_raised() {
             return End::Stopped;
         }
+        // Written before the start: a run that is still `queued` in its row has never begun.
+        if !output.begins().await {
+            return End::NotStarted("that it runs could not be recorded".to_owned());
+        }
         let process = match Process::start(&job.launch) {
             Ok(process) => process,
             Err(error) => {
@@ -238,7 +272,6 @@ impl Runs {
                 return End::NotStarted(format!("`{program}` could not be started: {error}"));
             }
         };
-        output.begun().await;
         let deadline = deadline.or_else(|| job.timeout.map(|timeout| Instant::now() + timeout));
         process.follow(stop, deadline, output).await
     }

@@ -21,6 +21,7 @@ use crate::house::House;
 use crate::line::{self, Principal};
 use crate::passthrough::{self, Passage};
 use crate::surfaces;
+use crate::tasks::{self, Tasks};
 
 /// Guidance for the model, said when a session opens.
 const INSTRUCTIONS: &str = "Every tool here is governed. Modes: ask (inspect), plan (preview), execute (change); set_mode \
@@ -134,7 +135,7 @@ impl Service for Face {
         }
     }
 
-    async fn describe(&self, _session: &Arc<Session>) -> Description {
+    async fn describe(&self, session: &Arc<Session>) -> Description {
         // What upstreams offer is said once, when a session opens: they get a moment to say it to us.
         self.house.settled().await;
         Description {
@@ -143,7 +144,7 @@ impl Service for Face {
                 "title": "Countersign",
                 "version": env!("CARGO_PKG_VERSION"),
             })),
-            capabilities: passthrough::capabilities(&self.house),
+            capabilities: tasks::capability(&self.house, session, passthrough::capabilities(&self.house)),
             instructions: Some(INSTRUCTIONS.to_owned()),
             ttl_ms: 0,
         }
@@ -210,7 +211,11 @@ impl Service for Face {
             }
             "tools/call" => {
                 self.house.settled().await;
-                surfaces::call(&self.house, &ctx, caller, surface, params).await
+                let reply = surfaces::call(&self.house, &ctx, caller.clone(), surface, params).await;
+                Tasks { house: &self.house, ctx: &ctx, caller: &caller }.dress(params, reply).await
+            }
+            method if (Tasks { house: &self.house, ctx: &ctx, caller: &caller }).is_about(method) => {
+                Tasks { house: &self.house, ctx: &ctx, caller: &caller }.answer(method, params).await
             }
             other => Passage { house: &self.house, ctx: &ctx, caller: &caller }.request(other, params).await,
         }

@@ -34,9 +34,15 @@ pub fn list(house: &House, caller: &Caller, surface: Surface, cards: Cards) -> R
     };
     match surface {
         Surface::Router => {
-            for tool in definitions::ROUTER.iter().chain(definitions::OWN.iter()) {
-                push(definitions::carded(tool, cards).get());
+            let tasks = crate::tasks::are_offered(house);
+            for tool in definitions::ROUTER.iter() {
+                let tool = definitions::carded(tool, cards);
+                // Which tool it calls decides whether there is something to follow; the call tools only may.
+                let followed =
+                    tasks.then(|| raw::set(&tool, "execution", &definitions::MAY_BE_TASK)).flatten();
+                push(followed.as_deref().unwrap_or(&tool).get());
             }
+            definitions::OWN.iter().for_each(|tool| push(definitions::carded(tool, cards).get()));
             own::aliases(house).iter().for_each(|tool| push(tool.get()));
         }
         Surface::Direct => {

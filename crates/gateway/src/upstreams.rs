@@ -196,6 +196,11 @@ pub trait Upstream: Send + Sync {
         false
     }
 
+    /// Whether any of its tools goes on in the background.
+    fn has_runs(&self) -> bool {
+        false
+    }
+
     /// What of a preview must not change until it is applied, where that is not all of it.
     fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
         let _ = (preview, result);

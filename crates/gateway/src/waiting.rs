@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use countersign_core::call::Caller;
 use countersign_core::confirm::PlanState;
-use countersign_core::ids::PlanId;
+use countersign_core::ids::{PlanId, RunId};
+use countersign_store::RunState;
 use countersign_wire::raw;
 use countersign_wire::serve::Ctx;
 use serde_json::json;
 use tokio::sync::broadcast;
 
+use crate::escape::excerpt;
 use crate::house::House;
 
 /// How often the store is looked at: another process may have decided.
@@ -21,6 +24,12 @@ const HEARING_LOOK: Duration = Duration::from_secs(5);
 
 /// How often a waiting client hears that we still wait.
 const PROGRESS: Duration = Duration::from_secs(2);
+
+/// How often a run is looked at.
+const RUN_LOOK: Duration = Duration::from_millis(200);
+
+/// How often whoever waits for a run hears of it.
+const RUN_PROGRESS: Duration = Duration::from_secs(1);
 
 /// Waits until the plan is no longer pending; false when the time is up or the client left.
 pub async fn until_decided(house: &Arc<House>, ctx: &Ctx, plan: &PlanId, seconds: f64) -> bool {
@@ -56,7 +65,7 @@ async fn wait(
         }
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
-            tell(ctx, start.elapsed(), patience).await;
+            tell(ctx, start.elapsed(), patience, "waiting for a person to decide").await;
         }
         let look = if house.store.is_hearing() { HEARING_LOOK } else { LOOK };
         tokio::select! {
@@ -77,13 +86,40 @@ async fn about(decisions: &mut broadcast::Receiver<Option<PlanId>>, plan: &PlanI
     }
 }
 
-async fn tell(ctx: &Ctx, waited: Duration, patience: Duration) {
+/// Waits until a run of this caller has ended, the time is up or the client left; tells its last line meanwhile.
+pub async fn until_run_ended(house: &House, ctx: &Ctx, caller: &Caller, id: &RunId, seconds: f64) {
+    let start = Instant::now();
+    let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let mut told = start;
+    loop {
+        let run = match house.store.run(id).await {
+            Ok(Some(run)) if run.principal == caller.principal => run,
+            Ok(_) | Err(_) => return,
+        };
+        let left = patience.saturating_sub(start.elapsed());
+        if left.is_zero() || !matches!(run.state, RunState::Queued | RunState::Running) {
+            return;
+        }
+        if told.elapsed() >= RUN_PROGRESS {
+            told = Instant::now();
+            let message =
+                run.log_tail.last().map_or_else(|| run.state.as_str().to_owned(), |line| excerpt(line, 200));
+            tell(ctx, start.elapsed(), patience, &message).await;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RUN_LOOK.min(left)) => {}
+            () = ctx.cancelled() => return,
+        }
+    }
+}
+
+async fn tell(ctx: &Ctx, waited: Duration, patience: Duration, message: &str) {
     let Some(token) = ctx.progress_token() else { return };
     let params = raw::to_raw(&json!({
         "progressToken": token,
-        "progress": waited.as_secs_f64().round(),
+        "progress": (waited.as_secs_f64() * 10.0).round() / 10.0,
         "total": patience.as_secs_f64().round(),
-        "message": "waiting for a person to decide",
+        "message": message,
     }));
     // A client that left is told nothing.
     let _ = ctx.notify("notifications/progress", Some(&params)).await;

@@ -22,6 +22,8 @@ pub struct Recovered {
     pub plans: Vec<PlanId>,
     /// Runs that are `outcome_unknown` now.
     pub runs: Vec<RunId>,
+    /// Runs that were queued and never began: they are `cancelled` now.
+    pub never_begun: Vec<RunId>,
 }
 
 impl Store {
@@ -95,15 +97,28 @@ fn close_runs(
     now: Timestamp,
     done: &mut Recovered,
 ) -> Result<(), StoreFault> {
-    let sql = "UPDATE runs SET state = 'outcome_unknown', ended = $1
-                WHERE instance = $2 AND state IN ('queued', 'running') RETURNING run_id, tool";
-    for mut found in tx.query(sql, &cells![now, instance])? {
-        let (run, tool) = (RunId::new(found.text()?), found.text()?);
-        let detail = json!({
-            "action": "run_lost", "entity_type": "run", "entity_id": run.as_str(), "tool": tool, "outcome": "unknown",
-        });
-        tx.append(&Entry::new(RowKind::System, RowStatus::Error).with_detail(&detail), ids.next(now), now);
-        done.runs.push(run);
+    // Whoever starts a run says so before: one that is still queued has never begun.
+    let note = json!(["never started: the gateway ended first"]).to_string();
+    let queued = "UPDATE runs SET state = 'cancelled', ended = $1, log_tail = $3
+                   WHERE instance = $2 AND state = 'queued' RETURNING run_id, tool";
+    let running = "UPDATE runs SET state = 'outcome_unknown', ended = $1
+                    WHERE instance = $2 AND state = 'running' RETURNING run_id, tool";
+    for (found, outcome) in [
+        (tx.query(queued, &cells![now, instance, note.as_str()])?, "never_begun"),
+        (tx.query(running, &cells![now, instance])?, "unknown"),
+    ] {
+        for mut found in found {
+            let (run, tool) = (RunId::new(found.text()?), found.text()?);
+            let detail = json!({
+                "action": "run_lost", "entity_type": "run", "entity_id": run.as_str(), "tool": tool, "outcome": outcome,
+            });
+            tx.append(
+                &Entry::new(RowKind::System, RowStatus::Error).with_detail(&detail),
+                ids.next(now),
+                now,
+            );
+            if outcome == "unknown" { done.runs.push(run) } else { done.never_begun.push(run) }
+        }
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod people;
 mod races;
 mod reload;
 mod replicas;
+mod runs;
 mod scene;
 mod sessions;
 mod simulate;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::log::Log;
 use super::mask::Mask;
 use super::process::Stream;
+use super::progress::Progress;
 use super::report::Report;
 
 /// A longer line is cut into several.
@@ -89,6 +90,7 @@ pub(crate) struct Output {
     tail: Tail,
     log: Log,
     report: Option<Report>,
+    progress: Option<Progress>,
     told: bool,
 }
 
@@ -109,14 +111,30 @@ impl Output {
             tail: Tail::default(),
             log,
             report,
+            progress: None,
             told: true,
         }
     }
 
-    /// The command is under way: whoever watches hears of it at once.
-    pub(super) async fn begun(&mut self) {
-        self.told = false;
+    /// The same, with someone who hears how it goes.
+    pub(crate) fn with_progress(self, progress: Option<Progress>) -> Self {
+        Self { progress, ..self }
+    }
+
+    /// The command is about to start: whoever watches hears of it. False if that could not be written down.
+    pub(super) async fn begins(&mut self) -> bool {
+        match &mut self.report {
+            Some(report) => report.running(Vec::new()).await,
+            None => true,
+        }
+    }
+
+    /// Some time has passed: tells what is new, and who waits that it goes on.
+    pub(super) async fn tick(&mut self) {
         self.report().await;
+        if let Some(progress) = &self.progress {
+            progress.tell(self.tail.lines.back().map(String::as_str)).await;
+        }
     }
 
     /// Takes bytes as they come.
@@ -155,7 +173,7 @@ impl Output {
     }
 
     /// Tells what is new, if anything is.
-    pub(super) async fn report(&mut self) {
+    async fn report(&mut self) {
         if std::mem::replace(&mut self.told, true) {
             return;
         }

@@ -165,7 +165,7 @@ impl Process {
                     (phase, due)
                 }
                 (Event::Tick, phase) => {
-                    output.report().await;
+                    output.tick().await;
                     (phase, due)
                 }
                 (Event::Exited(status), phase) => {

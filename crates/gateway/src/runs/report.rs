@@ -19,10 +19,11 @@ impl Report {
     }
 
     /// It is under way, and these are its last lines.
-    pub(super) async fn running(&mut self, tail: Vec<String>) {
+    /// False if that could not be written.
+    pub(super) async fn running(&mut self, tail: Vec<String>) -> bool {
         self.run.state = RunState::Running;
         self.run.log_tail = tail;
-        self.write().await;
+        self.write().await
     }
 
     /// It has ended: in its own row, and in the ledger.
@@ -55,8 +56,9 @@ impl Report {
         }
     }
 
-    async fn write(&self) {
-        if let Err(fault) = self.store.update_run(&self.run).await {
+    async fn write(&self) -> bool {
+        let written = self.store.update_run(&self.run).await;
+        if let Err(fault) = &written {
             tracing::error!(
                 incident = fault.incident(),
                 fault = fault.inside(),
@@ -64,5 +66,6 @@ impl Report {
                 "where a run stands could not be recorded"
             );
         }
+        written.is_ok()
     }
 }

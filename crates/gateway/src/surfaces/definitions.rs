@@ -55,6 +55,10 @@ const FINDING: &str = "Find tools and the right call tool with retrieve_tools. D
     tool and by intent.operation_type.";
 
 /// What to do after a preview. It leads with the host that shows no card: nobody may wait for a click that can't come.
+/// What a tool says that may be followed as a task.
+pub static MAY_BE_TASK: LazyLock<Definition> =
+    LazyLock::new(|| raw::to_raw(&json!({"taskSupport": "optional"})));
+
 const COACHING: &str = "An answer with status confirmation_required is a preview: nothing has changed. If no card is shown, \
     summarise the preview, end the turn and ask the user; after a yes repeat the same call with confirm_token and yes=true. If a \
     card is shown, end the turn without repeating it or asking again. On a message `Apply: call …` re-issue exactly that call. On \
@@ -205,10 +209,12 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
         definition(
             "get_run",
             "One background run",
-            "Says how a background run stands, with the last lines of its log.",
+            "Says how a background run stands, with the last lines of its log. With wait_seconds it waits for its end and \
+             tells progress meanwhile.",
             &object(&[
                 ("run_id", json!({"type": "string"}), true),
                 ("tail", json!({"type": "integer", "minimum": 0, "maximum": 1000, "default": 50}), false),
+                ("wait_seconds", json!({"type": "number", "minimum": 0, "maximum": 600}), false),
             ]),
             read(),
         ),

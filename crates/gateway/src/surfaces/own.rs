@@ -152,7 +152,7 @@ async fn answer(
         "get_plan" => get_plan(house, ctx, caller, given).await,
         "cancel_plan" => cancel_plan(house, caller, given).await,
         "list_runs" => list_runs(house, caller, given).await,
-        "get_run" => get_run(house, caller, given).await,
+        "get_run" => get_run(house, ctx, caller, given).await,
         other => Err(Refusal::new(Code::ToolNotFound, format!("Tool '{other}' not found"))),
     }
 }
@@ -385,7 +385,7 @@ async fn cancel_plan(
 }
 
 /// A run as `get_run` and `list_runs` show it.
-fn run_value(run: &Run, tail: usize) -> Value {
+pub(crate) fn run_value(run: &Run, tail: usize) -> Value {
     let skipped = run.log_tail.len().saturating_sub(tail);
     let lines: Vec<&String> = run.log_tail.iter().skip(skipped).collect();
     let mut value = json!({
@@ -416,11 +416,17 @@ async fn list_runs(
 
 async fn get_run(
     house: &Arc<House>,
+    ctx: &Ctx,
     caller: &Caller,
     given: &Map<String, Value>,
 ) -> Result<Envelope, Refusal> {
     let id = RunId::new(required(given, "run_id")?);
     let tail = count(given, "tail", 50, 1000)?;
+    if let Some(wait) = given.get("wait_seconds").filter(|wait| !wait.is_null()) {
+        let seconds = wait.as_f64().filter(|seconds| (0.0..=600.0).contains(seconds));
+        let seconds = seconds.ok_or_else(|| invalid("wait_seconds", "must be a number from 0 to 600"))?;
+        waiting::until_run_ended(house, ctx, caller, &id, seconds).await;
+    }
     let run = house.store.run(&id).await.map_err(|fault| fault.refusal())?;
     let run = run.filter(|run| run.principal == caller.principal);
     let run = run.ok_or_else(|| {

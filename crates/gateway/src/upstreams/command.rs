@@ -29,7 +29,7 @@ use self::result::Reading;
 use super::environment::{self, Variable};
 use super::{Condition, Errand, Health, Talk, Upstream, UpstreamFault};
 use crate::answer::tool_result;
-use crate::runs::{Crew, Job, Launch, Mask, NotBegun, Runs};
+use crate::runs::{Crew, Job, Launch, Mask, NotBegun, Progress, Runs};
 
 /// How many durations are kept.
 const RECENT: usize = 64;
@@ -112,23 +112,26 @@ impl CommandUpstream {
                 let timeout = opened.permit().timeout().or(ready.timeout);
                 self.begin(ready, opened, ready.job(launch, timeout)).await
             }
-            (Some(_), Running::Waits) => self.wait(ready, ready.job(launch, talk.deadline.limit())).await,
+            (Some(_), Running::Waits) => {
+                let progress = progress(&errand, &talk);
+                self.wait(ready, ready.job(launch, talk.deadline.limit()), progress).await
+            }
             (None, Running::Waits | Running::Background) => {
                 let mut job = ready.job(launch, ready.timeout.or(talk.deadline.limit()));
                 // Looking changes nothing, so it waits for nobody.
                 job.lock = None;
-                self.wait(ready, job).await
+                self.wait(ready, job, None).await
             }
         }
     }
 
-    async fn wait(&self, ready: &Ready, job: Job) -> Result<Raw, UpstreamFault> {
+    async fn wait(&self, ready: &Ready, job: Job, progress: Option<Progress>) -> Result<Raw, UpstreamFault> {
         let tool = &ready.tool;
         let name = self.full_name(ready);
         let reading =
             Reading { name: &name, ok_exit: &tool.ok_exit, parse: tool.parse, timeout: job.timeout };
         let start = Instant::now();
-        let done = self.runs.wait_for(job, &self.crew).await.ok_or_else(|| self.closed())?;
+        let done = self.runs.wait_for(job, &self.crew, progress).await.ok_or_else(|| self.closed())?;
         self.took(start.elapsed());
         reading.told(&done)
     }
@@ -165,6 +168,12 @@ impl CommandUpstream {
         }
         recent.push_back(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
+}
+
+/// Who hears how the command goes: whoever asked to.
+fn progress(errand: &Errand<'_>, talk: &Talk) -> Option<Progress> {
+    let token = raw::get_in(errand.rest()?, &["_meta", "progressToken"])?;
+    talk.relay.clone().map(|relay| Progress::new(relay, token.to_owned()))
 }
 
 fn ready(tool: &CommandTool, settings: &Settings<'_>) -> Result<Ready, String> {
@@ -237,6 +246,10 @@ impl Upstream for CommandUpstream {
 
     fn explains(&self, tool: &str) -> bool {
         self.named(tool).is_some_and(|ready| ready.tool.explain.is_some())
+    }
+
+    fn has_runs(&self) -> bool {
+        self.tools.iter().any(|ready| ready.tool.running == Running::Background)
     }
 
     fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {

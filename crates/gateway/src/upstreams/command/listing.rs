@@ -1,7 +1,7 @@
 //! A command tool's definition as it is listed: the configuration's, with what every argument of a command must be said in the input
 //! schema, so that the gate refuses a value that looks like a flag before anything is previewed or asked.
 
-use countersign_core::config::{CommandTool, Input, LeadingDash};
+use countersign_core::config::{CommandTool, Input, LeadingDash, Running};
 use countersign_wire::raw::{self, Raw};
 use serde_json::{Map, Value, json};
 
@@ -21,6 +21,10 @@ pub(super) fn definition(tool: &CommandTool) -> Raw {
                 narrow(input, schema);
             }
         }
+    }
+    // Clients that know tasks may follow a run as one.
+    if tool.running == Running::Background {
+        definition.insert("execution".into(), json!({"taskSupport": "optional"}));
     }
     raw::to_raw(&definition)
 }

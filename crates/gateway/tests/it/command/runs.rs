@@ -223,10 +223,15 @@ fn a_run_lost_with_its_gateway_is_of_unknown_outcome() {
         until("everyone is gone", || pids.iter().all(|pid| !is_alive(pid))).await;
         let store = super::bench::store_in(&path).await;
         let recovered = store.recover(jiff::Timestamp::now()).await.unwrap();
-        assert_eq!(recovered.runs.len(), 3);
-        for id in &ids {
+        assert_eq!((recovered.runs.len(), recovered.never_begun.len()), (2, 1));
+        let [running, holds, queued] = &ids;
+        for id in [running, holds] {
             assert_eq!(store.run(id).await.unwrap().unwrap().state, RunState::OutcomeUnknown);
         }
+        // One that waited for its turn has certainly done nothing.
+        let queued = store.run(queued).await.unwrap().unwrap();
+        assert_eq!(queued.state, RunState::Cancelled);
+        assert_eq!(queued.log_tail, ["never started: the gateway ended first"]);
     });
     drop(folder);
 }
