@@ -1,8 +1,10 @@
 //! `countersign upstreams`: what is governed: how it is, whether it can be reached, and the lines of the configuration that
 //! name it.
 
+mod command;
 pub(crate) mod edit;
 mod health;
+mod help_text;
 
 use clap::{Args, Subcommand};
 use countersign_gateway::house::House;
@@ -34,6 +36,9 @@ pub(crate) enum UpstreamsCommand {
     /// Write an upstream into the configuration
     #[command(after_help = edit::ADD_EXAMPLES)]
     Add(edit::Add),
+    /// Make a governed tool of a command line, from what its help says
+    #[command(after_help = command::EXAMPLES)]
+    AddCommand(command::AddCommand),
     /// Take an upstream out of the configuration
     #[command(after_help = edit::REMOVE_EXAMPLES)]
     Remove(edit::Remove),
@@ -46,6 +51,7 @@ impl Upstreams {
             UpstreamsCommand::List => "upstreams.list",
             UpstreamsCommand::Test { .. } => "upstreams.test",
             UpstreamsCommand::Add(_) => "upstreams.add",
+            UpstreamsCommand::AddCommand(_) => "upstreams.add-command",
             UpstreamsCommand::Remove(_) => "upstreams.remove",
         }
     }
@@ -57,6 +63,7 @@ pub(crate) fn run(upstreams: &Upstreams, cli: &Cli, voice: Voice) -> Outcome {
         UpstreamsCommand::List => health::list(cli, voice),
         UpstreamsCommand::Test { name } => health::test(name, cli, voice),
         UpstreamsCommand::Add(args) => edit::add(args, cli, voice),
+        UpstreamsCommand::AddCommand(args) => command::add(args, cli, voice),
         UpstreamsCommand::Remove(args) => edit::remove(args, cli, voice),
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod activity;
+mod add_command;
 mod call;
 mod configuration;
 mod demo;
