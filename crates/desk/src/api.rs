@@ -4,6 +4,7 @@ pub(crate) mod activity;
 pub(crate) mod credentials;
 pub(crate) mod decide;
 pub(crate) mod grants;
+pub(crate) mod memory;
 pub(crate) mod plans;
 pub(crate) mod policy;
 pub(crate) mod runs;

@@ -12,7 +12,7 @@ use axum::{Json, Router, middleware};
 use countersign_core::refusal::{Code, Refusal};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::api::{activity, credentials, decide, grants, plans, policy, runs, tools, upstreams};
+use crate::api::{activity, credentials, decide, grants, memory, plans, policy, runs, tools, upstreams};
 use crate::desk::Desk;
 use crate::told::{No, Told};
 use crate::{access, events, openapi, page, people};
@@ -216,6 +216,52 @@ pub(crate) fn all() -> Vec<Route> {
             .tells::<credentials::Made>(),
         Route::new(Delete, "/credentials/{id}", "revoke_credential", "End a credential", credentials::revoke)
             .tells::<credentials::Revoked>(),
+        Route::new(
+            Get,
+            "/memory/proposals",
+            "list_proposals",
+            "What agents would have everyone remember",
+            memory::list,
+        )
+        .query::<memory::Wanted>()
+        .tells::<memory::Proposals>(),
+        Route::new(
+            Get,
+            "/memory/proposals/{id}",
+            "get_proposal",
+            "One proposal with what stands beside it",
+            memory::one,
+        )
+        .tells::<memory::One>(),
+        Route::new(
+            Post,
+            "/memory/proposals/{id}/approve",
+            "approve_proposal",
+            "Make a proposal true",
+            memory::approve,
+        )
+        .body::<memory::Agreed>()
+        .tells::<memory::Decided>()
+        .may(&[409]),
+        Route::new(
+            Post,
+            "/memory/proposals/{id}/reject",
+            "reject_proposal",
+            "Say no to a proposal",
+            memory::reject,
+        )
+        .body::<memory::Refusing>()
+        .tells::<memory::Decided>()
+        .may(&[409]),
+        Route::new(
+            Post,
+            "/memory/decide",
+            "decide_proposals",
+            "Decide a burst of proposals, each for itself",
+            memory::burst,
+        )
+        .body::<memory::Burst>()
+        .tells::<memory::Results>(),
         Route::new(Get, "/policy", "get_policy", "The rules in force", policy::rules)
             .tells::<policy::Policy>(),
         Route::new(

@@ -9,6 +9,7 @@ mod gateway;
 mod hosts;
 mod http;
 mod lists;
+mod memory;
 mod pack;
 mod people;
 mod races;

@@ -193,7 +193,7 @@ async fn refuse(desk: &Desk, person: &Person, id: &str, note: Option<String>) ->
     })
 }
 
-fn check_note(note: Option<&str>) -> Result<(), Refusal> {
+pub(super) fn check_note(note: Option<&str>) -> Result<(), Refusal> {
     match note {
         Some(note) if note.chars().count() > NOTE => {
             Err(invalid("note", format_args!("is longer than {NOTE} characters")))

@@ -199,7 +199,9 @@ impl Store {
             if added == 0 {
                 let existing_id = existing(tx, &key)?;
                 let deed = deed("propose", &existing_id);
-                let mut entry = actor.entry(RowStatus::Refused, deed, facts(&proposal));
+                let mut more = facts(&proposal);
+                more.insert("reason_code".into(), Code::Duplicate.usual_reason().into());
+                let mut entry = actor.entry(RowStatus::Refused, deed, more);
                 entry.code = Some(Code::Duplicate.as_str().to_owned());
                 tx.append(&entry, ledger_id.clone(), now);
                 return Ok(Proposed::Duplicate { existing_id });

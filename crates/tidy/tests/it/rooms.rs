@@ -12,7 +12,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("store", &["core"]),
     ("gateway", &["store", "core", "wire"]),
-    ("desk", &["gateway", "store", "core"]),
+    ("desk", &["gateway", "memory", "store", "core"]),
     ("pack", &["core", "store"]),
     ("memory", &["core", "store"]),
     ("demo", &["core", "store"]),
