@@ -5,7 +5,8 @@ compare.py DIRECT THROUGH [NAME] [KNOWN]
                                    both folders as `conformance … -o` left them; exit 1 on any difference. KNOWN is a file of
                                    scenarios, or `scenario check` pairs, that may and must differ: one that does not is a
                                    difference too
-compare.py --alone FOLDER [NAME]   one folder; exit 1 on any failure or warning
+compare.py --alone FOLDER [NAME] [KNOWN]
+                                   one folder; exit 1 on any failure or warning that KNOWN does not name, or names in vain
 
 A check can be made several times in one scenario: its outcomes are compared one by one, in order. Entries that are
 only INFO on both sides are what the suite saw on the wire, not verdicts: they may differ, and are not counted.
@@ -78,18 +79,23 @@ def compare(direct: Outcomes, through: Outcomes, name: str, known: set[tuple[str
     return 1 if differing or known - met or not direct else 0
 
 
-def alone(outcomes: Outcomes, name: str) -> int:
+def alone(outcomes: Outcomes, name: str, known: set[tuple[str, ...]] = frozenset()) -> int:
     bad = {key: seen for key, seen in outcomes.items() if any(status in BAD for status, _ in seen)}
-    print(f"{name:12} {tally(outcomes)}")
+    met = {entry for key in bad for entry in (key, key[:1]) if entry in known}
+    bad = {key: seen for key, seen in bad.items() if key not in met and key[:1] not in met}
+    print(f"{name:12} {tally(outcomes)}" + (f"   {len(bad)} of them not known" if known else ""))
     for (scenario, check), seen in sorted(bad.items()):
         print(f"  {scenario:48} {check:58} {shown(seen)}")
         print("\n".join(reasons(seen)))
-    return 1 if bad or not outcomes else 0
+    for entry in sorted(known - met):
+        print(f"  known to fail, and does not: {' '.join(entry)}")
+    return 1 if bad or known - met or not outcomes else 0
 
 
 def main(words: list[str]) -> int:
-    if len(words) in (2, 3) and words[0] == "--alone":
-        return alone(read(Path(words[1])), words[2] if len(words) == 3 else "")
+    if len(words) in (2, 3, 4) and words[0] == "--alone":
+        known = known_differences(words[3] if len(words) == 4 else None)
+        return alone(read(Path(words[1])), words[2] if len(words) > 2 else "", known)
     if len(words) in (2, 3, 4):
         known = known_differences(words[3] if len(words) == 4 else None)
         return compare(read(Path(words[0])), read(Path(words[1])), words[2] if len(words) > 2 else "", known)

@@ -60,6 +60,13 @@ class Compares(unittest.TestCase):
         self.assertEqual(judged({}, {}), 1)
         self.assertEqual(judged({}), 1)
 
+    def test_alone_known_failures_must_be_failures(self):
+        known = {("a", "x")}
+        with redirect_stdout(io.StringIO()):
+            self.assertEqual(compare.alone({("a", "x"): [("FAILURE", "")], ("b", "y"): [("SUCCESS", "")]}, "", known), 0)
+            self.assertEqual(compare.alone({("a", "x"): [("SUCCESS", "")]}, "", known), 1)
+            self.assertEqual(compare.alone({("a", "x"): [("FAILURE", "")], ("b", "y"): [("FAILURE", "")]}, "", known), 1)
+
     def test_alone_a_warning_is_a_failure(self):
         self.assertEqual(judged({"a": [("x", "SUCCESS"), ("y", "SKIPPED")]}), 0)
         self.assertEqual(judged({"a": [("x", "WARNING")]}), 1)

@@ -128,4 +128,4 @@ def gateway_command(peer: dict) -> Iterator[list[str]]:
     with folder() as home:
         configured = configuration(home, peer)
         # Not `--config`: the Inspector takes a flag of that name for its own, wherever it stands.
-        yield ["env", f"COUNTERSIGN_CONFIG={configured}", COUNTERSIGN, "serve", "--stdio"]
+        yield ["env", f"COUNTERSIGN_CONFIG={configured}", f"XDG_CONFIG_HOME={home}", COUNTERSIGN, "serve", "--stdio"]

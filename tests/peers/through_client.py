@@ -5,7 +5,8 @@ through_client.py URL
 
 Starts the gateway with URL as its one upstream and, over the gateway's stdin and stdout, uses everything it offers
 once: every tool, resource and prompt. What the suite sees on its side is then the gateway's doing alone: this program
-speaks plain JSON-RPC and shares no code with any SDK. The suite says in the environment which revision it plays.
+speaks plain JSON-RPC and shares no code with any SDK. The suite says in the environment which revision it plays. Where the
+server wants somebody signed in, this program is the person: it opens the address that `upstreams login` shows.
 """
 
 import json
@@ -14,6 +15,7 @@ import queue
 import subprocess
 import sys
 import threading
+import urllib.request
 
 import scene
 
@@ -41,6 +43,32 @@ def reply(request: dict) -> dict:
             return {"roots": [{"uri": "file:///peer", "name": "peer"}]}
         case _:
             return {}
+
+
+# A person signs in at most so often.
+LOGINS = 2
+# What the suite calls the document that says who a client is, where there is one.
+DOCUMENT = "https://conformance-test.local/client-metadata.json"
+
+
+def log_in(serve: list[str]) -> bool:
+    """Signs in as a person would: starts the command, opens the address it shows."""
+    command = [*serve[:serve.index("serve")], "upstreams", "login", "peer", "--no-browser"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            print(line, end="", file=sys.stderr)
+            if line.startswith("  http"):
+                try:
+                    urllib.request.urlopen(line.strip(), timeout=10).read()
+                except OSError as fault:
+                    print(f"the address could not be opened: {fault}", file=sys.stderr)
+                    process.terminate()
+        process.wait()
+    return process.returncode == 0
+
+
+class NeedsPerson(Exception):
+    """The server wants somebody signed in."""
 
 
 class Line:
@@ -80,6 +108,8 @@ class Line:
             self.last += 1
             self.send({"id": self.last, "method": method, "params": params})
             answer = self.answers.get(timeout=PATIENCE)
+            if "upstreams login" in json.dumps(answer):
+                raise NeedsPerson
             if "error" in answer:
                 print(f"{method} {params.get('name', '')}: {json.dumps(answer['error'])}", file=sys.stderr)
                 return {}
@@ -102,6 +132,7 @@ def use_everything(line: Line, calls: dict[str, list[dict]]) -> None:
         opening = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "countersign-peer", "version": "1"}}
         offered = line.ask("initialize", opening | {"capabilities": CAPABILITIES}).get("capabilities", {})
         line.send({"method": "notifications/initialized"})
+    line.ask("tools/call", {"name": "get_status", "arguments": {}})
     tools = line.ask("tools/list", {}).get("tools", [])
     schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
     if "json_schema_echo" in schemas:
@@ -124,20 +155,32 @@ def main(url: str) -> int:
     for call in context.get("toolCalls", []):
         calls.setdefault(call["name"], []).append(call["arguments"])
     modern = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25") >= "2026-07-28"
-    with scene.gateway_command(scene.upstream(url)) as command:
-        line = Line(command, modern)
-        try:
-            use_everything(line, calls)
-        except queue.Empty:
-            print("no answer in time", file=sys.stderr)
+    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+    oauth = {key: context[key] for key in ("client_id", "client_secret") if key in context}
+    if scenario in ("auth/basic-cimd",):
+        oauth = {"client_id": DOCUMENT}
+    peer = scene.upstream(url, **({"oauth": oauth} if oauth else {}))
+    with scene.gateway_command(peer) as command:
+        if scenario.startswith("auth/") and not log_in(command):
             return 1
-        finally:
-            line.process.stdin.close()
+        for _ in range(LOGINS):
+            line = Line(command, modern)
             try:
-                line.process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                scene.end(line.process)
-    return 0
+                use_everything(line, calls)
+                return 0
+            except NeedsPerson:
+                if not log_in(command):
+                    return 1
+            except queue.Empty:
+                print("no answer in time", file=sys.stderr)
+                return 1
+            finally:
+                line.process.stdin.close()
+                try:
+                    line.process.wait(timeout=5)
+                except subprocess.TimeoutExpired:
+                    scene.end(line.process)
+    return 1
 
 
 if __name__ == "__main__":

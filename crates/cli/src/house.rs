@@ -8,9 +8,11 @@ use std::sync::Arc;
 use clap::Args;
 use countersign_core::config::Config;
 use countersign_core::refusal::{Code, Refusal};
-use countersign_gateway::assemble::{Surroundings, assemble};
+use countersign_gateway::assemble::{self, Surroundings, assemble};
 use countersign_gateway::house::House;
+use countersign_gateway::upstreams::mcp::signin::{Keys, Known};
 use countersign_store::{ConnectOptions, Store, StoreUrl};
+use countersign_wire::upstream::HttpSpec;
 
 use crate::answer::{Refused, Trouble};
 use crate::cli::Cli;
@@ -75,9 +77,21 @@ impl Blueprint {
             ambient: environment::all(),
             folder: absolute(&files.folder),
             natives: Some(Arc::new(Own)),
+            keys: keys(),
             ..Surroundings::default()
         };
         Self { config, url, files, around }
+    }
+
+    /// What signing in to an upstream needs.
+    pub(crate) fn sign_in(&self, name: &str) -> Result<(HttpSpec, Known), Trouble> {
+        let known: Vec<String> = self.config.upstreams.iter().map(|one| one.id.to_string()).collect();
+        let written = self.config.upstreams.iter().find(|one| one.id.as_str() == name);
+        let written = written.ok_or_else(|| crate::commands::upstreams::unknown(name, &known))?;
+        assemble::sign_in(written, &self.around).map_err(|cannot| {
+            let next = format!("look at [upstreams.{name}] in {}", self.files.names().join(" and "));
+            Trouble::refused(Refusal::new(Code::ConfigInvalid, cannot.to_string()), next)
+        })
     }
 
     /// Opens the house, waits for the upstreams' lists, works in it, and closes it: no child is left behind.
@@ -106,7 +120,12 @@ impl Blueprint {
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Trouble> {
+/// Where this person's tokens for upstreams are kept.
+pub(crate) fn keys() -> Option<Arc<Keys>> {
+    environment::config_folder().map(|folder| Keys::at(folder.join("countersign").join("oauth.json")))
+}
+
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Trouble> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|error| {
         let refusal = Refusal::new(Code::StoreUnavailable, "the runtime can't be started");
         Refused { inside: Some(error.to_string()), ..refusal.into() }.into()

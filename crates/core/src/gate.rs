@@ -246,6 +246,7 @@ fn own_mode(call: &Call) -> Result<Option<Mode>, Refusal> {
 /// Reads a mode as it is sent; an unknown one is refused naming the three.
 pub fn parse_mode(text: &str) -> Result<Mode, Refusal> {
     text.parse().map_err(|_| {
+        let text = crate::refusal::brief(text);
         Refusal::new(Code::ModeInvalid, format!("unknown mode `{text}`: must be ask, plan, or execute"))
     })
 }

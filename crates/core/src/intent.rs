@@ -171,6 +171,7 @@ fn declared_operation(fields: &Map<String, Value>) -> Result<Effect, Refusal> {
         return Err(Refusal::new(Code::IntentOperationRequired, "intent.operation_type is required"));
     }
     shown.parse().map_err(|_| {
+        let shown = crate::refusal::brief(&shown);
         let message = format!("Invalid intent.operation_type '{shown}': must be read, write, or destructive");
         Refusal::new(Code::IntentOperationInvalid, message)
     })

@@ -461,6 +461,15 @@ pub fn registry_markdown() -> String {
     page
 }
 
+/// What somebody sent, short enough for a message: nobody needs a megabyte of it back.
+pub(crate) fn brief(text: &str) -> std::borrow::Cow<'_, str> {
+    const LONGEST: usize = 80;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        None => text.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -474,6 +483,14 @@ mod tests {
             assert!(!code.reasons().is_empty() && !code.next_actions().is_empty());
             assert!(!code.meaning().ends_with('.'), "{code}");
         }
+    }
+
+    #[test]
+    fn what_was_sent_comes_back_short() {
+        assert_eq!(brief("sudo"), "sudo");
+        let long = "é".repeat(1 << 20);
+        assert_eq!(brief(&long).chars().count(), 81);
+        assert!(crate::gate::parse_mode(&long).unwrap_err().message.len() < 300);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::runs::Runs;
 use crate::upstreams::Upstream;
 use crate::upstreams::command::{self, CommandUpstream};
 use crate::upstreams::environment::{self, Variable};
+use crate::upstreams::mcp::signin::{Keys, Known, SignedIn};
 use crate::upstreams::mcp::{McpUpstream, Settings};
 use crate::upstreams::native::{Ground, Native, NativeUpstream, Natives};
 
@@ -40,6 +41,8 @@ pub struct Surroundings {
     pub desk_url: Option<String>,
     /// Who makes the upstreams of our own.
     pub natives: Option<Arc<dyn Natives>>,
+    /// Where tokens for upstreams are kept, if anywhere.
+    pub keys: Option<Arc<Keys>>,
 }
 
 /// What the configuration asks for and this program can't give.
@@ -227,7 +230,7 @@ pub fn frame_limits(config: &Config) -> Limits {
 }
 
 /// Whom we say we are to upstreams.
-fn identity() -> Identity {
+pub fn identity() -> Identity {
     Identity {
         client_info: raw::to_raw(&json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")})),
         capabilities: raw::to_raw(
@@ -253,20 +256,48 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
             });
             Ok(Spec::Stdio(spec))
         }
-        UpstreamKind::Http { url, headers, bearer } => {
+        UpstreamKind::Http { url, headers, bearer, oauth: _ } => {
             let mut spec = HttpSpec::new(text(url)?.expose());
             for (name, value) in headers {
                 spec.headers.push((name.clone(), text(value)?.expose().to_owned()));
             }
-            if let Some(bearer) = bearer {
-                spec.bearer = Some(Arc::new(Fixed(text(bearer)?)));
-            }
+            let shown = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+            spec.bearer = match (bearer, &around.keys) {
+                (Some(bearer), _) => Some(Arc::new(Fixed(text(bearer)?))),
+                (None, Some(keys)) if !shown => Some(Arc::new(SignedIn::new(&spec, Arc::clone(keys)))),
+                (None, _) => None,
+            };
             Ok(Spec::Http(spec))
         }
         UpstreamKind::Command { .. } | UpstreamKind::Native { .. } => {
             Err(cannot("it is no MCP server".to_owned()))
         }
     }
+}
+
+/// What signing in to an upstream needs of the configuration; only servers over HTTP that show no token yet can be signed in to.
+pub fn sign_in(written: &Written, around: &Surroundings) -> Result<(HttpSpec, Known), CannotBuild> {
+    let cannot = |why: &str| CannotBuild { upstream: written.id.to_string(), why: why.to_owned() };
+    let UpstreamKind::Http { headers, bearer, oauth, .. } = &written.kind else {
+        return Err(cannot("only a server with a `url` can be signed in to"));
+    };
+    if bearer.is_some() || headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+        return Err(cannot("the configuration gives it a token already"));
+    }
+    let Spec::Http(spec) = spec(written, around)? else { return Err(cannot("it has no `url`")) };
+    let text = |name: &str| match oauth.iter().find(|(key, _)| key == name) {
+        Some((_, value)) => match value.text() {
+            Some(text) => Ok(Some(text.expose().to_owned())),
+            None => Err(cannot(&format!("`{}` is not resolved", value.shown()))),
+        },
+        None => Ok(None),
+    };
+    let known = Known {
+        client_id: text("client_id")?,
+        client_secret: text("client_secret")?,
+        scopes: text("scopes")?,
+    };
+    Ok((spec, known))
 }
 
 fn variables(

@@ -11,10 +11,11 @@ use countersign_core::record::Source;
 use countersign_core::role::Role;
 use countersign_store::Credential;
 use countersign_wire::era::Era;
+use countersign_wire::frame::{RpcError, code};
 use countersign_wire::raw;
 use countersign_wire::serve::{Ctx, Transport};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// Who opened a line; fixed then, whatever is sent over it.
 #[derive(Clone, Debug)]
@@ -84,9 +85,11 @@ pub fn read_scopes(scopes: &Value) -> Option<Scopes> {
 /// The caller of a request: the line's principal, and the session it belongs to.
 ///
 /// INVARIANT (agents never approve): role and scopes come from the line's tag alone.
-pub fn caller(ctx: &Ctx, params: Option<&RawValue>) -> Option<(Caller, Surface)> {
-    let principal = ctx.session().tag().get::<Principal>()?;
-    Some((caller_of(principal, &session_of(ctx, principal, params)), principal.surface))
+pub fn caller(ctx: &Ctx, params: Option<&RawValue>) -> Result<(Caller, Surface), RpcError> {
+    let principal = ctx.session().tag().get::<Principal>();
+    let principal =
+        principal.ok_or_else(|| RpcError::new(code::INTERNAL, "nobody is known to be on this line"))?;
+    Ok((caller_of(principal, &session_of(ctx, principal, params)?), principal.surface))
 }
 
 /// A caller with this session.
@@ -103,22 +106,38 @@ pub fn caller_of(principal: &Principal, session: &SessionId) -> Caller {
 
 /// The process on stdio, the MCP session on legacy HTTP, and on the stateless revision the principal with the name the
 /// request gives, if it gives one.
-fn session_of(ctx: &Ctx, principal: &Principal, params: Option<&RawValue>) -> SessionId {
-    let named = || {
-        params
-            .and_then(|params| raw::get_in(params, &["_meta", "countersign/session"]))
-            .and_then(|text| raw::text_of_string(text.get()))
-            .filter(|name| !name.is_empty() && name.len() <= 256)
-    };
-    match (ctx.session().transport(), ctx.era()) {
+fn session_of(ctx: &Ctx, principal: &Principal, params: Option<&RawValue>) -> Result<SessionId, RpcError> {
+    Ok(match (ctx.session().transport(), ctx.era()) {
         (Transport::Stdio, Era::Legacy) => fixed(ctx, principal),
-        (Transport::Stdio, Era::Modern) => match named() {
+        (Transport::Stdio, Era::Modern) => match named(params)? {
             Some(name) => SessionId::new(format!("{}/{name}", fixed(ctx, principal))),
             None => fixed(ctx, principal),
         },
         (Transport::Http, Era::Legacy) => SessionId::new(ctx.session().id().as_str()),
         (Transport::Http, Era::Modern) => {
-            SessionId::new(format!("stateless:{}/{}", principal.id, named().as_deref().unwrap_or("")))
+            SessionId::new(format!("stateless:{}/{}", principal.id, named(params)?.unwrap_or_default()))
+        }
+    })
+}
+
+/// The longest name a stateless client may give its session, in bytes.
+const LONGEST_NAME: usize = 256;
+
+/// The name a request gives its session. One that can't be kept is refused: falling back to the unnamed session would mix
+/// modes and plans of two.
+fn named(params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
+    let Some(given) = params.and_then(|params| raw::get_in(params, &["_meta", "countersign/session"])) else {
+        return Ok(None);
+    };
+    match raw::text_of_string(given.get()) {
+        Some(name) if name.is_empty() => Ok(None),
+        Some(name) if name.len() <= LONGEST_NAME => Ok(Some(name.into_owned())),
+        Some(_) | None => {
+            let field = "_meta.countersign/session";
+            let message = format!("`{field}` must be a string of at most {LONGEST_NAME} bytes");
+            let data = json!({"code": "E_ARGUMENTS_INVALID", "reason_code": "arguments_invalid",
+                "field": field, "next_actions": ["fix_arguments"]});
+            Err(RpcError::with_data(code::INVALID_PARAMS, &message, &data))
         }
     }
 }

@@ -7,7 +7,7 @@ use countersign_core::ids::{PrincipalId, Secret, SessionId};
 use countersign_core::role::Role;
 use countersign_store::{SavedLine, StoreFault, secret_digest};
 use countersign_wire::era::{Era, Version};
-use countersign_wire::frame::{Notification, Reply, Request, RpcError};
+use countersign_wire::frame::{Notification, Reply, Request};
 use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
@@ -179,6 +179,10 @@ impl Service for Face {
         (*saved.tag_key == *tag.key).then_some(saved)
     }
 
+    async fn restored(&self, session: Arc<Session>) {
+        self.house.remember(&session);
+    }
+
     async fn mirrors(&self, session: &Arc<Session>, tool: &str) -> Option<Arc<Mirrors>> {
         let direct = session.tag().get::<Principal>()?.surface == Surface::Direct;
         let catalog = self.house.catalog.load();
@@ -197,9 +201,7 @@ impl Service for Face {
 
     async fn request(&self, ctx: Ctx, request: Request) -> Reply {
         let params = request.params.as_deref();
-        let Some((mut caller, surface)) = line::caller(&ctx, params) else {
-            return Err(RpcError::new(-32603, "nobody is known to be on this line"));
-        };
+        let (mut caller, surface) = line::caller(&ctx, params)?;
         // What the configuration says now, not what it said when the line was opened.
         if caller.credential.is_none() {
             caller.scopes.max_mode = self.house.law.load().max_mode;

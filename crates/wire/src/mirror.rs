@@ -159,13 +159,17 @@ pub fn decode_header_value(value: &str) -> Option<Cow<'_, str>> {
 
 /// What `Mcp-Name` repeats for a method, if it has one.
 pub fn name_of<'a>(method: &str, params: Option<&'a RawValue>) -> Option<Cow<'a, str>> {
-    let member = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" => "uri",
-        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
-        _ => return None,
-    };
-    raw::get_str(params?, member)
+    raw::get_str(params?, naming_member(method)?)
+}
+
+/// The member of the params that `Mcp-Name` repeats.
+fn naming_member(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
 }
 
 /// The headers that go out with a modern request.
@@ -205,8 +209,9 @@ pub fn check(
     mirrors: Option<&Mirrors>,
 ) -> Result<(), String> {
     compare(headers, METHOD, Some(method))?;
-    if let Some(name) = name_of(method, params) {
-        compare(headers, NAME, Some(&name))?;
+    // A name in the header and none in the body disagree as well.
+    if naming_member(method).is_some() {
+        compare(headers, NAME, name_of(method, params).as_deref())?;
     }
     if let Some(mirrors) = mirrors {
         let arguments = params.and_then(|params| raw::get(params, "arguments"));

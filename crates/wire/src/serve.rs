@@ -147,6 +147,12 @@ pub trait Service: Send + Sync + 'static {
         async { None }
     }
 
+    /// A session was brought back: whoever keeps sessions to tell them something has this one again.
+    fn restored(&self, session: Arc<Session>) -> impl Future<Output = ()> + Send {
+        let _ = session;
+        async {}
+    }
+
     /// A client (modern) wants these notifications from now on; answer the part that will be honoured.
     fn listening(
         &self,

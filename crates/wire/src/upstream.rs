@@ -6,6 +6,7 @@ mod child;
 mod connect;
 mod group;
 mod http;
+pub mod oauth;
 mod orphan;
 mod pending;
 mod request;
@@ -70,6 +71,22 @@ impl StdioSpec {
 pub trait Bearer: Send + Sync + std::fmt::Debug {
     /// The token, or `None` to send none.
     fn token(&self) -> Later<'_, Option<String>>;
+
+    /// The upstream turned a request away unprocessed (401, or 403 with a challenge) that was made with `token`. Whoever has
+    /// another token now says so, and the request is sent once more.
+    fn refused<'a>(&'a self, token: Option<&'a str>, status: u16, challenge: &'a str) -> Later<'a, Again> {
+        let _ = (token, status, challenge);
+        Box::pin(std::future::ready(Again::No))
+    }
+}
+
+/// Whether a request that was turned away is worth sending once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// There is another token now.
+    Yes,
+    /// There is not.
+    No,
 }
 
 /// Which addresses may be connected to, asked with the resolved address right before connecting.

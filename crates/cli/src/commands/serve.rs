@@ -185,6 +185,7 @@ impl Served {
                 folder: absolute(&files.folder),
                 desk_url: None,
                 natives: Some(Arc::new(Own)),
+                keys: crate::house::keys(),
             },
             http: args.http.map(|address| address.unwrap_or(config.gateway.listen)),
             local,

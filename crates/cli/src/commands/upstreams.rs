@@ -5,6 +5,7 @@ mod command;
 pub(crate) mod edit;
 mod health;
 mod help_text;
+mod login;
 
 use clap::{Args, Subcommand};
 use countersign_gateway::house::House;
@@ -39,6 +40,12 @@ pub(crate) enum UpstreamsCommand {
     /// Make a governed tool of a command line, from what its help says
     #[command(after_help = command::EXAMPLES)]
     AddCommand(command::AddCommand),
+    /// Sign in to an upstream with your browser
+    #[command(after_help = login::LOGIN_EXAMPLES)]
+    Login(login::Login),
+    /// Forget a sign-in
+    #[command(after_help = login::LOGOUT_EXAMPLES)]
+    Logout(login::Logout),
     /// Take an upstream out of the configuration
     #[command(after_help = edit::REMOVE_EXAMPLES)]
     Remove(edit::Remove),
@@ -53,6 +60,8 @@ impl Upstreams {
             UpstreamsCommand::Add(_) => "upstreams.add",
             UpstreamsCommand::AddCommand(_) => "upstreams.add-command",
             UpstreamsCommand::Remove(_) => "upstreams.remove",
+            UpstreamsCommand::Login(_) => "upstreams.login",
+            UpstreamsCommand::Logout(_) => "upstreams.logout",
         }
     }
 }
@@ -65,8 +74,12 @@ pub(crate) fn run(upstreams: &Upstreams, cli: &Cli, voice: Voice) -> Outcome {
         UpstreamsCommand::Add(args) => edit::add(args, cli, voice),
         UpstreamsCommand::AddCommand(args) => command::add(args, cli, voice),
         UpstreamsCommand::Remove(args) => edit::remove(args, cli, voice),
+        UpstreamsCommand::Login(args) => login::login(args, cli, voice),
+        UpstreamsCommand::Logout(args) => login::logout(args, cli, voice),
     }
 }
+
+pub(crate) use self::health::unknown;
 
 /// A line for every upstream that does not answer: its tools are missing from whatever was asked.
 pub(crate) fn unwell(house: &House) -> Vec<String> {

@@ -17,6 +17,7 @@ mod examples;
 mod guide;
 mod init;
 mod ledger;
+mod login;
 mod mask;
 mod memory;
 mod pack;

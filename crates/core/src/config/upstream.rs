@@ -100,6 +100,8 @@ pub enum UpstreamKind {
         headers: Vec<Pair>,
         /// A bearer token.
         bearer: Option<Template>,
+        /// Who we are where people sign in: `client_id`, `client_secret`, `scopes`.
+        oauth: Vec<Pair>,
     },
     /// Command lines as tools.
     Command {
@@ -125,7 +127,7 @@ const RELIST: Duration = Duration::from_secs(600);
 /// The key that says what an upstream is, and the keys that go with it.
 const KINDS: [(&str, &[&str]); 4] = [
     ("command", &["args", "env", "cwd"]),
-    ("url", &["headers", "bearer"]),
+    ("url", &["headers", "bearer", "oauth"]),
     ("tools", &["env", "cwd"]),
     ("kind", &["folder"]),
 ];
@@ -251,7 +253,9 @@ fn read_kind(reader: &mut Reader<'_>, entry: &Entry, table: &Table, marker: &str
             let bearer = text(reader, "bearer", "\"${env:TOKEN}\"");
             let url = text(reader, "url", "\"https://example.com/mcp\"")?;
             check_url(reader, table.get("url")?, &url);
-            Some(UpstreamKind::Http { url, headers, bearer })
+            let oauth = pairs(reader, table, "oauth", "{ client_id = \"countersign\" }");
+            check_oauth(reader, table, bearer.is_some());
+            Some(UpstreamKind::Http { url, headers, bearer, oauth })
         }
         "tools" => {
             let (env, cwd) = (environment(reader, table), text(reader, "cwd", "\"/srv/work\""));
@@ -263,6 +267,26 @@ fn read_kind(reader: &mut Reader<'_>, entry: &Entry, table: &Table, marker: &str
             let kind = reader.word(table.get("kind")?, "kind", "\"memory\"")?;
             Some(UpstreamKind::Native { kind, folder })
         }
+    }
+}
+
+/// What `oauth` may say.
+const OAUTH: [&str; 3] = ["client_id", "client_secret", "scopes"];
+
+fn check_oauth(reader: &mut Reader<'_>, table: &Table, has_bearer: bool) {
+    let Some(node) = table.get("oauth") else { return };
+    if has_bearer {
+        let help = "remove one of them".to_owned();
+        reader.error(node.place, Problem::Conflict, "`oauth` and `bearer` exclude each other", help);
+    }
+    let entries = node.as_table().map_or(&[] as &[Entry], |table| &table.entries);
+    for entry in entries.iter().filter(|entry| !OAUTH.contains(&entry.key.as_str())) {
+        let message = format!("{} means nothing in `oauth`", tick(&entry.key));
+        let help = match nearest(&entry.key, OAUTH) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "there is `client_id`, `client_secret` and `scopes`".to_owned(),
+        };
+        reader.error(entry.place, Problem::UnknownKey, message, help);
     }
 }
 
@@ -314,9 +338,9 @@ impl Upstream {
                 let env = env.iter_mut().map(|(_, value)| value);
                 std::iter::once(command).chain(args).chain(env).chain(cwd).collect()
             }
-            UpstreamKind::Http { url, headers, bearer } => {
-                let headers = headers.iter_mut().map(|(_, value)| value);
-                std::iter::once(url).chain(headers).chain(bearer).collect()
+            UpstreamKind::Http { url, headers, bearer, oauth } => {
+                let pairs = headers.iter_mut().chain(oauth).map(|(_, value)| value);
+                std::iter::once(url).chain(pairs).chain(bearer).collect()
             }
             UpstreamKind::Command { tools, env, cwd } => {
                 let env = env.iter_mut().map(|(_, value)| value);

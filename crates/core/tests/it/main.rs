@@ -11,6 +11,7 @@
 mod canonical;
 mod config;
 mod confirm;
+mod hostile;
 mod law;
 mod matrix;
 mod series;

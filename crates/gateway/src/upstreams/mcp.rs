@@ -4,6 +4,7 @@
 mod keep;
 mod pages;
 mod pause;
+pub mod signin;
 mod told;
 
 use std::collections::{HashMap, VecDeque};
@@ -104,6 +105,8 @@ pub struct McpUpstream {
     recent: Mutex<VecDeque<u64>>,
     /// Which arguments of which tool are repeated in headers, as of the last listing.
     mirrors: RwLock<HashMap<String, Arc<Mirrors>>>,
+    /// Why its tools could not be listed the last time: one that is open and does not say what it offers is of no use.
+    unlisted: Mutex<Option<String>>,
 }
 
 impl McpUpstream {
@@ -115,6 +118,7 @@ impl McpUpstream {
             places,
             recent: Mutex::default(),
             mirrors: RwLock::default(),
+            unlisted: Mutex::default(),
         }
     }
 
@@ -216,7 +220,17 @@ impl Upstream for McpUpstream {
     }
 
     fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>> {
-        Box::pin(self.list())
+        Box::pin(async {
+            let listed = self.list().await;
+            let why = match &listed {
+                Ok(_) | Err(UpstreamFault::Rpc(_)) => None,
+                Err(UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. }) => {
+                    Some(why.clone())
+                }
+            };
+            *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) = why;
+            listed
+        })
     }
 
     fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
@@ -256,7 +270,12 @@ impl Upstream for McpUpstream {
 
     fn health(&self) -> Health {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        Health { recent_us: recent.iter().copied().collect(), ..self.keep.health() }
+        let mut health = Health { recent_us: recent.iter().copied().collect(), ..self.keep.health() };
+        let unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let (super::Condition::Up, Some(why)) = (&health.condition, unlisted) {
+            health.condition = super::Condition::Down(why);
+        }
+        health
     }
 
     fn close(&self) -> Later<'_, ()> {

@@ -252,8 +252,11 @@ impl<S: Service> HttpFront<S> {
         let client = Client { info: client_info, capabilities };
         let entry = self.seat(id.clone(), path.into(), tag.clone(), version, client);
         // Two requests may bring the same session back at once: the first one stays.
-        let mut sessions = lock(&self.sessions);
-        Some(sessions.entry(id).or_insert(entry).clone())
+        let kept = lock(&self.sessions).entry(id).or_insert_with(|| entry.clone()).clone();
+        if Arc::ptr_eq(&kept, &entry) {
+            self.front.service.restored(entry.session.clone()).await;
+        }
+        Some(kept)
     }
 
     async fn delete(&self, tag: &Tag, headers: &HeaderMap) -> Response {

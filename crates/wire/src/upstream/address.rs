@@ -11,6 +11,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
 use super::AddressRule;
+use crate::fault::{FaultKind, WireFault};
 
 /// Denies what no upstream is reached by but an attacker would like: link-local and cloud metadata addresses, multicast,
 /// broadcast, the unspecified address. Loopback and private networks are where many upstreams live.
@@ -33,6 +34,16 @@ pub fn default_address_rule(address: IpAddr) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[error("address {0} is not allowed")]
 pub(super) struct Denied(pub(super) IpAddr);
+
+/// A literal address never reaches the resolver, so it is checked before.
+pub(super) fn check_literal(host: &str, rule: &AddressRule) -> Result<(), WireFault> {
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) if !rule(address) => {
+            Err(WireFault::unsent(FaultKind::AddressDenied(address.to_string())))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
 
 /// Resolves names and lets only allowed addresses through.
 #[derive(Clone)]

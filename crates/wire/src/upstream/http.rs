@@ -1,7 +1,6 @@
 //! The line to an HTTP upstream: one POST per message, replies as JSON or as an event stream, a GET stream for a legacy
 //! session's news. A lost stream may be taken up again; a request is never sent again, and no redirect is followed.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,11 +11,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::task::AbortHandle;
 
-use super::address::default_address_rule;
+use super::address::{check_literal, default_address_rule};
 use super::pending::{Back, Hub, Waiter, cancelled_bytes, excerpt};
 use super::sse::{SseEvent, SseParser};
 use super::transport::{self, Media, connect_fault, media_type, read_limited, unknown};
-use super::{HttpSpec, Later, Observer, Oddity};
+use super::{Again, HttpSpec, Later, Observer, Oddity};
 use crate::era::{Era, Version};
 use crate::fault::{FaultKind, WireFault};
 use crate::frame::{self, Frame, Limits, Message};
@@ -71,12 +70,7 @@ impl HttpLink {
         let uri: Uri = spec.url.parse().map_err(|_| wrong(format!("`{}` is not a URL", spec.url)))?;
         let rule = spec.addresses.clone().unwrap_or_else(|| Arc::new(default_address_rule));
         let host = uri.host().ok_or_else(|| wrong(format!("`{}` names no host", spec.url)))?;
-        // A literal address never reaches the resolver, so it is checked here.
-        if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>()
-            && !rule(address)
-        {
-            return Err(WireFault::unsent(FaultKind::AddressDenied(address.to_string())));
-        }
+        check_literal(host, &rule)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &spec.headers {
             let name = HeaderName::from_bytes(name.as_bytes())
@@ -109,16 +103,33 @@ impl HttpLink {
         lock(&self.version).map_or(Era::Legacy, Version::era)
     }
 
+    /// Sends a request; where it is turned away for its token and there is another one, once more with that.
     async fn request(
         &self,
         method: Method,
         body: Bytes,
         extra: &[(HeaderName, HeaderValue)],
     ) -> Result<Response<Incoming>, WireFault> {
-        let bearer = match &self.spec.bearer {
-            Some(bearer) => bearer.token().await,
-            None => None,
-        };
+        let Some(bearer) = &self.spec.bearer else { return self.send(method, body, extra, None).await };
+        let token = bearer.token().await;
+        let response = self.send(method.clone(), body.clone(), extra, token.as_deref()).await?;
+        let Some((status, challenge)) = turned_away(&response) else { return Ok(response) };
+        match bearer.refused(token.as_deref(), status, &challenge).await {
+            Again::Yes => {
+                let token = bearer.token().await;
+                self.send(method, body, extra, token.as_deref()).await
+            }
+            Again::No => Ok(response),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        body: Bytes,
+        extra: &[(HeaderName, HeaderValue)],
+        bearer: Option<&str>,
+    ) -> Result<Response<Incoming>, WireFault> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
         *request.uri_mut() = self.uri.clone();
@@ -274,8 +285,7 @@ impl HttpLink {
         if response.status().is_redirection() {
             return Err(WireFault::refused(FaultKind::Redirect(header(LOCATION))));
         }
-        let challenge = header(WWW_AUTHENTICATE);
-        if status == 401 || status == 403 && !challenge.is_empty() {
+        if let Some((status, challenge)) = turned_away(&response) {
             return Err(WireFault::refused(FaultKind::Unauthorized { status, challenge }));
         }
         if status == 404 && self.era() == Era::Legacy && lock(&self.session).is_some() {
@@ -343,6 +353,14 @@ impl HttpLink {
             let _ = tokio::time::timeout(Duration::from_secs(2), farewell).await;
         }
     }
+}
+
+/// Whether a request was turned away for lack of a token that suffices, and what was said about it.
+fn turned_away(response: &Response<Incoming>) -> Option<(u16, String)> {
+    let status = response.status().as_u16();
+    let said = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+    let challenge = said.collect::<Vec<&str>>().join(", ");
+    (status == 401 || status == 403 && !challenge.is_empty()).then_some((status, challenge))
 }
 
 /// Nothing can be asked in an error body.

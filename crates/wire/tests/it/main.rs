@@ -11,6 +11,7 @@
 mod child;
 mod eras;
 mod fidelity;
+mod hostile;
 mod http_client;
 mod http_server;
 mod kit;

@@ -86,8 +86,12 @@ pub(super) fn test(name: &str, cli: &Cli, voice: Voice) -> Outcome {
             one.health.stderr_tail.lines().map(|line| format!("  {} {}\n", paint(DIM, "│"), visible(line)));
         refused.reasons = tail.collect();
         refused.data.insert("upstream".into(), describe(one));
-        refused.next =
-            Some(format!("look at [upstreams.{name}] in {}", blueprint.files.names().join(" and ")));
+        let sign_in = format!("countersign upstreams login {name}");
+        refused.next = Some(if why.contains(&sign_in) {
+            sign_in
+        } else {
+            format!("look at [upstreams.{name}] in {}", blueprint.files.names().join(" and "))
+        });
         return Err(refused.into());
     }
     let mut text = format!("{}  {}\n", paint(BOLD, visible(name)), paint(GOOD, "up"));
@@ -105,7 +109,7 @@ pub(super) fn test(name: &str, cli: &Cli, voice: Voice) -> Outcome {
 }
 
 /// A name the configuration does not have.
-pub(super) fn unknown(name: &str, known: &[String]) -> Trouble {
+pub(crate) fn unknown(name: &str, known: &[String]) -> Trouble {
     let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     let others = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let message = format!("there is no upstream `{name}`; there is {others}");

@@ -74,3 +74,41 @@ fn stateless_sessions_are_told_apart_by_name() {
     }
     scene.finish(lines.into());
 }
+
+/// A session that a restart brought back is told of changes like any other.
+#[test]
+fn a_restored_session_hears_of_changed_lists() {
+    let mut scene = Scene::open_with(Way::HttpLegacy, "direct", "", &[]);
+    let line = scene.line(Host::None);
+    let line = scene.restart(line, Host::None, End::Asked);
+    let headers = [
+        ("Accept".to_owned(), "text/event-stream".to_owned()),
+        ("Mcp-Session-Id".to_owned(), line.session()),
+        ("MCP-Protocol-Version".to_owned(), "2025-11-25".to_owned()),
+    ];
+    let mut stream =
+        super::http::send(&scene.gateway().address(), "GET", "/mcp/direct", &headers, "").unwrap();
+    assert_eq!((stream.status, stream.is_stream()), (200, true));
+    scene.reconfigure("[[rules]]\nmatch = \"notes:put_note\"\nrole = \"human\"\n");
+    let told = stream.event().unwrap().unwrap();
+    assert!(told.contains("notifications/tools/list_changed"), "{told}");
+    drop(stream);
+    scene.finish(vec![line]);
+}
+
+/// A name that cannot be kept is refused: it must not become the session of those without a name.
+#[test]
+fn a_session_name_that_is_too_long_is_refused() {
+    let mut scene = Scene::open(Way::HttpModern, "");
+    let fits = scene.line_named(Host::None, &"n".repeat(256));
+    let long = scene.line_named(Host::None, &"n".repeat(257));
+    let unnamed = scene.line_named(Host::None, "");
+    let refused = scene.call(&long, "set_mode", r#"{"mode":"execute"}"#);
+    assert_eq!(refused.frame["error"]["code"], -32602, "{}", refused.text);
+    assert_eq!(refused.frame["error"]["data"]["field"], "_meta.countersign/session");
+    scene.call(&fits, "set_mode", r#"{"mode":"execute"}"#);
+    for (line, mode) in [(&fits, "execute"), (&unnamed, "ask")] {
+        assert_eq!(scene.call(line, "get_status", "{}").data()["mode"], mode);
+    }
+    scene.finish(vec![fits, long, unnamed]);
+}

@@ -316,7 +316,7 @@ fn secrets_are_looked_up_and_never_print() {
     let text = "[upstreams.a]\nurl = \"https://${env:TOKEN}.example.com/$${env:X}\"\nbearer = \"Bearer ${file:/run/key}\"\nheaders = { A = \"pasted-secret\" }\n";
     assert_eq!(good(text).gateway.store.text().unwrap().expose(), "sqlite:countersign.db");
     let config = settled(text).unwrap();
-    let UpstreamKind::Http { url, bearer, headers } = &config.upstreams[0].kind else { panic!() };
+    let UpstreamKind::Http { url, bearer, headers, .. } = &config.upstreams[0].kind else { panic!() };
     assert_eq!(url.text().unwrap().expose(), "https://hunter2.example.com/${env:X}");
     assert_eq!(url.shown(), "https://***.example.com/${env:X}");
     assert_eq!(bearer.as_ref().unwrap().text().unwrap().expose(), "Bearer from a file");

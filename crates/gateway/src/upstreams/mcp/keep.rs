@@ -214,7 +214,7 @@ impl Keep {
                 Err(failure) => {
                     // A start that failed is not tried again at once, even the first time.
                     held.failures = held.failures.saturating_add(1).max(2);
-                    self.down(held, told::opening(&failure));
+                    self.down(held, told::opening(&self.id, &failure));
                     false
                 }
             }

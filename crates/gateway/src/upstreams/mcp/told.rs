@@ -40,10 +40,12 @@ pub(super) fn fault(id: &UpstreamId, failure: Failure, deadline: Deadline, stder
 }
 
 /// Why an upstream could not be opened, in one line without its name.
-pub(super) fn opening(failure: &Failure) -> String {
+pub(super) fn opening(id: &UpstreamId, failure: &Failure) -> String {
     match failure {
         Failure::Rpc(error) => escape::excerpt(&format!("it refused to open: {error}"), WORDS),
-        Failure::Wire(fault) => escape::excerpt(&fault.to_string(), WORDS),
+        Failure::Wire(fault) => {
+            format!("{}{}", escape::excerpt(&fault.to_string(), WORDS), way_in(id, fault))
+        }
     }
 }
 
@@ -54,7 +56,28 @@ pub(super) fn not_in_time(id: &UpstreamId, limit: Duration, what: &str) -> Upstr
 
 fn unavailable(id: &UpstreamId, fault: &WireFault, stderr: &str) -> UpstreamFault {
     let said = escape::excerpt(&fault.to_string(), WORDS);
-    UpstreamFault::Unavailable { why: format!("`{id}`: {said}{}", last_words(stderr)), sent: fault.sent }
+    let why = format!("`{id}`: {said}{}{}", way_in(id, fault), last_words(stderr));
+    UpstreamFault::Unavailable { why, sent: fault.sent }
+}
+
+/// Whom it wants to see is for a person to show.
+fn way_in(id: &UpstreamId, fault: &WireFault) -> String {
+    match &fault.kind {
+        FaultKind::Unauthorized { .. } => {
+            format!("; a person signs in with: countersign upstreams login {id}")
+        }
+        FaultKind::Spawn { .. }
+        | FaultKind::Connect(_)
+        | FaultKind::AddressDenied(_)
+        | FaultKind::Timeout(_)
+        | FaultKind::Closed(_)
+        | FaultKind::Status { .. }
+        | FaultKind::SessionExpired
+        | FaultKind::Protocol(_)
+        | FaultKind::TooLarge(_)
+        | FaultKind::Version(_)
+        | FaultKind::Redirect(_) => String::new(),
+    }
 }
 
 fn silence(deadline: Deadline) -> String {

@@ -1,0 +1,58 @@
+//! What must hold for any headers: they are read or refused, never a panic; what we write into a header is read back as it
+//! was; and a name that differs from the body's is never let through.
+
+use countersign_wire::mirror;
+use countersign_wire::raw;
+use countersign_wire::upstream::oauth::Challenge;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Inputs that get far, for a start: a value, a line end, a body.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    b"echo\n{\"name\":\"echo\",\"arguments\":{\"region\":\"us-west1\",\"n\":1.5}}",
+    b"=?base64?ZWNobw==?=\n{\"name\":\"echo\"}",
+    b"=?base64?4pi6?=\n{\"name\":\"\\u263a\"}",
+    b" padded \n{\"name\":\" padded \",\"arguments\":{\"region\":null}}",
+    b"Bearer scope=\"a b\", resource_metadata=\"https://x/y\", error=\"e\\\"\"\n{}",
+    b"Basic realm=x, Bearer error=invalid_token, DPoP algs=\"ES256\"\n{\"uri\":\"file:///x\"}",
+];
+
+/// Checks one input.
+pub(crate) fn check(bytes: &[u8]) {
+    let split = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (value, body) = (&bytes[..split], bytes.get(split + 1..).unwrap_or_default());
+    if let Ok(text) = std::str::from_utf8(value) {
+        let _ = Challenge::parse(text);
+        let _ = mirror::decode_header_value(text);
+    }
+    let Ok(body) = std::str::from_utf8(body) else { return };
+    // Any text of a body fits into a header, and comes back.
+    let written = mirror::encode_header_value(body);
+    assert!(HeaderValue::from_str(&written).is_ok(), "{written:?}");
+    assert_eq!(mirror::decode_header_value(&written).as_deref(), Some(body), "{written:?}");
+    let Some(params) = raw::from_text(body) else { return };
+    let schema = raw::from_text(
+        r#"{"properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}"#,
+    );
+    let mirrors = schema.and_then(|schema| mirror::Mirrors::of_schema(&schema).ok());
+    let Ok(value) = HeaderValue::from_bytes(value) else { return };
+    let mut headers = HeaderMap::new();
+    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static("tools/call"));
+    headers.insert(HeaderName::from_static("mcp-name"), value.clone());
+    let checked = mirror::check(&headers, "tools/call", Some(&params), mirrors.as_ref());
+    let shown = value.to_str().ok().and_then(mirror::decode_header_value);
+    let name = mirror::name_of("tools/call", Some(&params));
+    if checked.is_ok() {
+        assert_eq!(
+            shown.as_deref(),
+            name.as_deref(),
+            "a header that disagrees with the body was let through"
+        );
+    }
+    // What we send ourselves, we would take.
+    let own: HeaderMap =
+        mirror::outgoing("tools/call", Some(&params), mirrors.as_ref()).into_iter().collect();
+    if name.is_some() {
+        let taken = mirror::check(&own, "tools/call", Some(&params), mirrors.as_ref());
+        assert!(taken.is_ok(), "{taken:?} {own:?} {params}");
+    }
+}

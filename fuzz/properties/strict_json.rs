@@ -1,0 +1,29 @@
+//! What must hold for any bytes that are to be hashed: they are refused, or they mean one thing. Their canonical form is read
+//! as the same value and is its own canonical form, so that what is hashed is what is sent.
+
+use countersign_core::{canonical, strict_json};
+
+/// Bytes that get far, for a start.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    br#"{"a":1,"b":[true,false,null],"c":{"d":"e"}}"#,
+    br#"{"n":[0,-1,1.5,1e21,1e-7,9007199254740991,123456.789e3]}"#,
+    br#"{"\u20ac":"\ud83d\ude00\u0000\b\f","":"\\\"\/"}"#,
+    br#"{"a":1,"a":2}"#,
+    br#"[9007199254740993]"#,
+    br#"[1e400]"#,
+    br#"["\ud800"]"#,
+    b"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+];
+
+/// Checks one input.
+pub(crate) fn check(bytes: &[u8]) {
+    let Ok(value) = strict_json::parse(bytes) else { return };
+    strict_json::check(&value).unwrap();
+    let text = canonical::to_vec(&value);
+    let again = strict_json::parse(&text)
+        .unwrap_or_else(|error| panic!("{:?} is not read again: {error:?}", String::from_utf8_lossy(&text)));
+    assert_eq!(canonical::to_vec(&again), text, "{:?}", String::from_utf8_lossy(bytes));
+    // A lenient reader sees the same: nobody after us reads something else.
+    let lenient: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+    assert_eq!(canonical::to_vec(&lenient), text, "{:?}", String::from_utf8_lossy(bytes));
+}
