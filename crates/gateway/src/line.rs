@@ -135,8 +135,7 @@ fn named(params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
         Some(_) | None => {
             let field = "_meta.countersign/session";
             let message = format!("`{field}` must be a string of at most {LONGEST_NAME} bytes");
-            let data = json!({"code": "E_ARGUMENTS_INVALID", "reason_code": "arguments_invalid",
-                "field": field, "next_actions": ["fix_arguments"]});
+            let data = json!({"field": field, "next_actions": ["fix_arguments"]});
             Err(RpcError::with_data(code::INVALID_PARAMS, &message, &data))
         }
     }

@@ -89,6 +89,8 @@ fn a_restored_session_hears_of_changed_lists() {
     let mut stream =
         super::http::send(&scene.gateway().address(), "GET", "/mcp/direct", &headers, "").unwrap();
     assert_eq!((stream.status, stream.is_stream()), (200, true));
+    // Before the first lists are there, nothing changes.
+    assert!(!line.tools().is_empty());
     scene.reconfigure("[[rules]]\nmatch = \"notes:put_note\"\nrole = \"human\"\n");
     let told = stream.event().unwrap().unwrap();
     assert!(told.contains("notifications/tools/list_changed"), "{told}");
