@@ -1,6 +1,6 @@
 //! What is on disk: which files are ours, and the digest of every file that matters. Only looks.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::manifest::Target;
 use crate::records::{self, FoundRecord};
 use crate::snapshot::{self, Snapshot};
 use crate::stop::{Outcome, Stop, shown};
-use crate::system::{Found, System};
+use crate::system::{self, Found, System};
 use crate::targets::Root;
 use crate::tree;
 
@@ -55,16 +55,18 @@ pub fn actual(
         from_snapshot(desired, snapshots, system, &mut actual)?;
     }
     let mut checked = Checked::default();
-    let keys: BTreeSet<&Key> = desired.outputs.keys().chain(actual.managed.keys()).collect();
-    for key in keys {
-        let (target, path) = key;
-        let root = match desired.outputs.get(key) {
-            Some(output) => desired.roots.get(output.root),
-            None => desired.root_of(*target, path),
-        };
-        let Some(root) = root else { continue };
-        no_links(system, root, path, &mut checked)?;
-        let digest = match look(system, path)? {
+    let unasked = actual.managed.keys().filter(|key| !desired.outputs.contains_key(*key));
+    let unasked = unasked.filter_map(|key| Some((key, desired.root_of(key.0, &key.1)?)));
+    let asked = desired.outputs.iter();
+    let asked = asked.filter_map(|(key, output)| Some((key, desired.roots.get(output.root)?)));
+    let keys: Vec<(&Key, &Root)> = asked.chain(unasked).collect();
+    for (key, root) in &keys {
+        no_links(system, root, &key.1, &mut checked)?;
+    }
+    let paths: Vec<&Path> = keys.iter().map(|(key, _)| &*key.1).collect();
+    for ((key, _), found) in keys.iter().zip(system::look_all(system, &paths)) {
+        let path: &Path = &key.1;
+        let digest = match found.map_err(|error| Stop::io("read", path, &error))? {
             Found::Missing => None,
             Found::File(stamp) => {
                 Some(digests.of(system, path, stamp).map_err(|error| Stop::io("read", path, &error))?)
@@ -75,7 +77,7 @@ pub fn actual(
                 return Err(Refusal::new(Code::IoInvalidPath, message).with("path", shown(path)).into());
             }
         };
-        actual.files.insert(key.clone(), digest);
+        actual.files.insert((*key).clone(), digest);
     }
     Ok(actual)
 }

@@ -105,6 +105,30 @@ pub trait System: Send + Sync {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
+/// So few are looked at faster than a thread starts.
+const FEW: usize = 1_000;
+/// More threads than this wait for each other in the kernel.
+const MOST_THREADS: usize = 8;
+
+/// What is at each of many paths, in their order; on several threads where there are many.
+pub fn look_all(system: &dyn System, paths: &[&Path]) -> Vec<io::Result<Found>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
+    if paths.len() < FEW || cores == 1 {
+        return paths.iter().map(|path| system.look(path)).collect();
+    }
+    let share = paths.len().div_ceil(cores);
+    std::thread::scope(|scope| {
+        let look = |part: &[&Path]| part.iter().map(|path| system.look(path)).collect::<Vec<_>>();
+        let parts: Vec<_> = paths.chunks(share).map(|part| scope.spawn(move || look(part))).collect();
+        parts
+            .into_iter()
+            .zip(paths.chunks(share))
+            // A thread that ended badly has looked at nothing: its part is looked at here.
+            .flat_map(|(thread, part)| thread.join().unwrap_or_else(|_| look(part)))
+            .collect()
+    })
+}
+
 /// A file's content as a whole, if it is not longer than `limit`.
 pub fn read(system: &dyn System, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -187,4 +211,23 @@ pub fn make_folders(system: &dyn System, folder: &Path) -> io::Result<Vec<std::p
         }
     }
     Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_looked_at_in_their_order() {
+        let room = tempfile::tempdir().unwrap();
+        let paths: Vec<std::path::PathBuf> =
+            (0..FEW * 2 + 7).map(|number| room.path().join(format!("f{number}"))).collect();
+        for (number, path) in paths.iter().enumerate().filter(|(number, _)| number % 3 == 0) {
+            std::fs::write(path, "x".repeat(number % 7)).unwrap();
+        }
+        let paths: Vec<&Path> = paths.iter().map(std::path::PathBuf::as_path).collect();
+        let together: Vec<Found> = look_all(&Real, &paths).into_iter().map(Result::unwrap).collect();
+        let alone: Vec<Found> = paths.iter().map(|path| Real.look(path).unwrap()).collect();
+        assert_eq!(together, alone);
+    }
 }

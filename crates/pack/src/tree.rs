@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::refusal::{Code, Refusal};
 
 use crate::stop::{Outcome, Stop, shown};
-use crate::system::{Found, Kind, Stamp, System};
+use crate::system::{self, Found, Kind, Stamp, System};
 
 /// A file below a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,18 @@ pub fn files(system: &dyn System, root: &Path) -> Outcome<Vec<TreeFile>> {
             let name = checked(root.file_name().unwrap_or_default(), root)?;
             found.push(TreeFile { name, path: root.to_path_buf(), stamp });
         }
-        Found::Folder => walk(system, root, root, "", 0, &mut found)?,
+        Found::Folder => {
+            let mut seen = Vec::new();
+            walk(system, root, root, "", 0, &mut seen, &mut found)?;
+            let paths: Vec<&Path> = seen.iter().map(|(_, path)| path.as_path()).collect();
+            let looked = system::look_all(system, &paths);
+            for ((name, path), looked) in seen.into_iter().zip(looked) {
+                // What is no file any more was removed meanwhile.
+                if let Found::File(stamp) = looked.map_err(|error| Stop::io("read", &path, &error))? {
+                    found.push(TreeFile { name, path, stamp });
+                }
+            }
+        }
         Found::Missing => {
             let message = format!("`{}` is not there", shown(root));
             return Err(Stop::refused(Code::ConfigInvalid, message));
@@ -51,6 +62,7 @@ fn walk(
     folder: &Path,
     prefix: &str,
     depth: usize,
+    seen: &mut Vec<(String, PathBuf)>,
     found: &mut Vec<TreeFile>,
 ) -> Outcome<()> {
     if depth > DEPTH {
@@ -65,15 +77,8 @@ fn walk(
         }
         let name = if prefix.is_empty() { part } else { format!("{prefix}/{part}") };
         match kind {
-            Kind::File => {
-                let Found::File(stamp) =
-                    system.look(&path).map_err(|error| Stop::io("read", &path, &error))?
-                else {
-                    continue;
-                };
-                found.push(TreeFile { name, path, stamp });
-            }
-            Kind::Folder => walk(system, root, &path, &name, depth + 1, found)?,
+            Kind::File => seen.push((name, path)),
+            Kind::Folder => walk(system, root, &path, &name, depth + 1, seen, found)?,
             Kind::Link => found.push(linked(system, root, name, &path)?),
             Kind::Other => return Err(odd(&path).into()),
         }
