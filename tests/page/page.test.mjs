@@ -633,6 +633,28 @@ test("policy: rules with their place, a pasted call explained", async () => {
   quiet();
 });
 
+test("what agents propose to remember is in the inbox, reworded or rejected by a person", async () => {
+  const propose = (content) => bot.call("write", "memory:store", { content, as: "decision", rationale: "it broke twice <script>window.hit=1</script>" });
+  const first = await propose("Releases go out on Tuesdays, never on Fridays.");
+  const id = first.data?.proposal_id ?? first.result.structuredContent.data.proposal_id;
+  const card = page.locator(`[data-proposal="${id}"]`);
+  await page.reload();
+  await card.getByText("it broke twice <script>").waitFor();
+  await card.getByText("Reword it before approving").click();
+  await card.getByLabel("What is to be remembered").fill("Releases go out on Tuesdays.");
+  await card.getByRole("button", { name: "Approve" }).click();
+  await card.waitFor({ state: "detached" });
+  const kept = JSON.stringify((await bot.call("read", "memory:recall", { query: "releases" })).result);
+  assert.match(kept, /Releases go out on Tuesdays\./);
+  const second = await propose("Backups are taken every night at two.");
+  const other = second.data?.proposal_id ?? second.result.structuredContent.data.proposal_id;
+  await page.locator(`[data-proposal="${other}"]`).getByRole("button", { name: "Reject" }).click();
+  await page.locator(`[data-proposal="${other}"]`).waitFor({ state: "detached" });
+  assert.doesNotMatch(JSON.stringify((await bot.call("read", "memory:recall", { query: "backups" })).result), /every night/);
+  assert.equal(await page.evaluate(() => window.hit), undefined);
+  quiet();
+});
+
 test("light and dark: as the system says, until a person chooses; the choice stays", async () => {
   const dark = await web.visit({ colorScheme: "dark" });
   const background = () => dark.evaluate(() => getComputedStyle(document.body).backgroundColor);

@@ -40,6 +40,9 @@ background = true
 [upstreams.orders]
 kind = "demo"
 
+[upstreams.memory]
+kind = "memory"
+
 [upstreams.hostile]
 command = "${process.execPath}"
 args = ["${HERE}/upstream.mjs", "${room}/hostile.json", "hostile"]
@@ -64,7 +67,7 @@ match = ["orders:*", "hostile:*"]
 strength = "human"
 
 [[rules]]
-match = "jobs:*"
+match = ["jobs:*", "memory:store"]
 confirm = "none"
 `;
 

@@ -2,7 +2,7 @@
 import { get, remove } from "./api.js";
 import { bundle, h, put } from "./dom.js";
 import { act, cells, command, empty, grid, head, notice, question, showTrouble, state, toolName } from "./parts.js";
-import { line } from "./safe.js";
+import { line, plain } from "./safe.js";
 import { ago, left } from "./time.js";
 import { value } from "./value.js";
 
@@ -22,7 +22,7 @@ export async function view() {
   const node = h("div", { class: "page" }, head("Grants", "Approvals given ahead, each use recorded", h("label", { class: "check" }, every, "Also those that ended")), troubles, list);
   const row = (grant) => cells(COLUMNS, [
     bundle(h("div", null, toolName(grant.tool)), values(grant.arguments), h("div", { class: "dim mono clamp" }, line(grant.grant_id))), state(grant.state), String(grant.uses_left), grant.state === "live" ? left(grant.expires_at) : ago(grant.revoked_at ?? grant.expires_at), line(grant.principal), bundle(line(grant.by), " ", h("span", { class: "dim" }, ago(grant.created_at))),
-    grant.state === "live" ? act("Revoke", { class: "danger", "aria-label": `Revoke the grant for ${grant.tool}` }, async () => {
+    grant.state === "live" ? act("Revoke", { class: "danger", "aria-label": `Revoke the grant for ${plain(grant.tool)}` }, async () => {
       if (!(await question("Take this grant back?", h("p", null, "The next such call of ", toolName(grant.tool), " asks again."), "Revoke", "primary danger"))) return;
       await remove(`/grants/${encodeURIComponent(grant.grant_id)}`);
       notice("", "Revoked the grant for ", toolName(grant.tool));

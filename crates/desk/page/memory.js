@@ -2,22 +2,33 @@
 // already; approved or rejected whole. Agents never see this.
 import { get, post } from "./api.js";
 import { bundle, h, put } from "./dom.js";
-import { act, facts, notice } from "./parts.js";
+import { act, facts, field, notice } from "./parts.js";
 import { hiddenBadge, line, prose } from "./safe.js";
 import { ago, left } from "./time.js";
 import { table } from "./value.js";
 
 /** Said in words above; whatever else a proposal holds is in the table below. */
-const SAID = new Set(["id", "as", "content", "rationale", "context", "tags", "scope", "scope_path", "status", "proposed_by", "created_at", "expires_at", "authority"]);
+const SAID = new Set(["id", "as", "content", "rationale", "context", "tags", "scope", "scope_path", "status", "proposed_by", "created_at", "expires_at", "authority", "similar", "contradictions"]);
 
 function isBare(of) {
   return of === null || of === "" || of === false || (Array.isArray(of) && of.length === 0);
 }
 
+/** Records that are known already, each whole. */
+function known(list, title, tone) {
+  if (!Array.isArray(list) || list.length === 0) return null;
+  const one = (record) => h("li", null, h("div", { class: "reason" }, prose(record.content ?? JSON.stringify(record))), h("p", { class: "dim mono" }, line([record.why, record.similarity === undefined ? null : `likeness ${record.similarity}`, record.authority, record.scope, record.id].filter(Boolean).join(" · "))));
+  return h("div", { class: `banner ${tone} known` }, h("p", null, h("b", null, title)), h("ul", null, list.map(one)));
+}
+
 function card(proposal, reload) {
+  const text = h("textarea", { rows: 3, maxlength: 100_000, value: proposal.content ?? "" });
+  const reword = h("details", null, h("summary", null, "Reword it before approving"), field("What is to be remembered", text, "Both texts are kept."));
   const note = h("input", { type: "text", placeholder: "Note", "aria-label": "Note", maxlength: 1000 });
   const decide = (word, said) => async () => {
-    await post(`/memory/proposals/${encodeURIComponent(proposal.id)}/${word}`, note.value.trim() === "" ? {} : { note: note.value.trim() });
+    const sent = note.value.trim() === "" ? {} : { note: note.value.trim() };
+    if (word === "approve" && reword.open && text.value !== proposal.content) sent.content = text.value;
+    await post(`/memory/proposals/${encodeURIComponent(proposal.id)}/${word}`, sent);
     notice(word === "approve" ? "good" : "", `${said} `, line(proposal.id));
     await reload();
   };
@@ -27,13 +38,15 @@ function card(proposal, reload) {
     h("div", { class: "top" }, h("span", { class: "badge busy" }, line(proposal.as ?? "memory")), h("b", null, line(proposal.proposed_by ?? "")), proposal.created_at ? h("span", { class: "dim" }, ago(proposal.created_at)) : null, proposal.expires_at ? h("span", { class: "dim" }, "expires in ", left(proposal.expires_at)) : null),
     h("div", { class: "reason" }, words(proposal.content ?? "")),
     facts([["because", words(proposal.rationale)], ["context", words(proposal.context)], ["for", proposal.scope ? line([proposal.scope, proposal.scope_path].filter(Boolean).join(" ")) : null], ["tags", proposal.tags?.length > 0 ? line(proposal.tags.join(", ")) : null]]),
-    Object.keys(rest).length > 0 ? h("details", null, h("summary", null, "Evidence, likeness and the rest of it"), table(rest, "Proposal")) : null,
+    known(proposal.contradictions, "It contradicts what is remembered", "bad"),
+    known(proposal.similar, "Much like what is remembered", ""),
+    reword,
+    Object.keys(rest).length > 0 ? h("details", null, h("summary", null, "Evidence and the rest of it"), table(rest, "Proposal")) : null,
     h("div", { class: "actions" }, note, act("Reject", {}, decide("reject", "Rejected")), act("Approve", { class: "primary" }, decide("approve", "Remembered"))));
 }
 
 /** Fills the place with the proposals that wait; leaves it empty where there is no memory. */
 export async function proposals(place) {
-  const { proposals: all } = await get("/memory/proposals");
-  const waiting = all.filter((one) => one.status === "pending" || one.status === "proposed" || one.status === undefined);
+  const { proposals: waiting } = await get("/memory/proposals", { status: "pending", limit: 200 });
   put(place, waiting.length === 0 ? null : [h("h2", null, "To remember"), h("p", { class: "about" }, "What agents propose for the memory everyone reads. Nothing is remembered before you say so."), waiting.map((one) => card(one, () => proposals(place)))]);
 }

@@ -84,8 +84,7 @@ export function isLong(text) {
 /** The part of a long text that is shown before it is unfolded, cut between characters. */
 function opening(text) {
   const lines = text.split("\n", MANY).join("\n");
-  const cut = [...lines.slice(0, LONG)].join("");
-  return /[\ud800-\udbff]$/.test(cut) ? cut.slice(0, -1) : cut;
+  return lines.slice(0, LONG).replace(/[\ud800-\udbff]$/, "");
 }
 
 /** Content that is folded until asked for: `short` and `whole` are functions that make it, `what` says how much there is. */

@@ -102,5 +102,7 @@ export function spread(of, depth = 0) {
 export function brief(of, most = 60) {
   const text = typeof of === "string" ? of : compact(of);
   if (text.length <= most) return bundle(line(text));
-  return bundle(line([...text.slice(0, most)].join("")), h("span", { class: "cut", title: "Shown whole on its own page" }, "…"));
+  // Never between the halves of one character.
+  const cut = text.slice(0, most).replace(/[\ud800-\udbff]$/, "");
+  return bundle(line(cut), h("span", { class: "cut", title: "Shown whole on its own page" }, "…"));
 }

@@ -196,7 +196,8 @@ pub(crate) async fn page(State(desk): State<Arc<Desk>>, request: Request, next: 
 /// What a browser may do with our answers: nothing but our own page does anything with them.
 fn sealed(mut response: Response) -> Response {
     const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-        connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+        connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+        require-trusted-types-for 'script'; trusted-types 'none'";
     let headers = response.headers_mut();
     let all: [(&'static str, &'static str); 6] = [
         ("content-security-policy", POLICY),
