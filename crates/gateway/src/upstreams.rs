@@ -5,6 +5,7 @@ pub mod command;
 pub mod environment;
 pub mod mcp;
 pub mod native;
+mod recent;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,9 +5,8 @@ mod fill;
 mod listing;
 mod result;
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign_core::config::{
@@ -27,12 +26,10 @@ use serde_json::{Map, Value, json};
 use self::fill::Given;
 use self::result::Reading;
 use super::environment::{self, Variable};
+use super::recent::Recent;
 use super::{Condition, Errand, Health, Talk, Upstream, UpstreamFault};
 use crate::answer::tool_result;
 use crate::runs::{Crew, Job, Launch, Mask, NotBegun, Progress, Runs};
-
-/// How many durations are kept.
-const RECENT: usize = 64;
 
 /// What an upstream of command tools is made of.
 pub struct Settings<'a> {
@@ -66,7 +63,7 @@ pub struct CommandUpstream {
     tools: Vec<Ready>,
     runs: Arc<Runs>,
     crew: Arc<Crew>,
-    recent: Mutex<VecDeque<u64>>,
+    recent: Recent,
 }
 
 impl CommandUpstream {
@@ -74,7 +71,7 @@ impl CommandUpstream {
     pub fn new(id: UpstreamId, settings: &Settings<'_>, runs: Arc<Runs>) -> Result<Self, String> {
         let tools = settings.tools.iter().map(|tool| ready(tool, settings)).collect::<Result<_, _>>()?;
         let crew = runs.crew(&id);
-        Ok(Self { id, tools, runs, crew, recent: Mutex::default() })
+        Ok(Self { id, tools, runs, crew, recent: Recent::default() })
     }
 
     /// The tool and which of its commands is meant. Only a dry run may mean one that looks.
@@ -162,11 +159,7 @@ impl CommandUpstream {
     }
 
     fn took(&self, time: Duration) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.len() >= RECENT {
-            recent.pop_front();
-        }
-        recent.push_back(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        self.recent.took(time);
     }
 }
 
@@ -282,7 +275,6 @@ impl Upstream for CommandUpstream {
     }
 
     fn health(&self) -> Health {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         Health {
             condition: Condition::Up,
             restarts: 0,
@@ -290,7 +282,7 @@ impl Upstream for CommandUpstream {
             version: None,
             server_info: None,
             stderr_tail: String::new(),
-            recent_us: recent.iter().copied().collect(),
+            recent_us: self.recent.micros(),
         }
     }
 

@@ -7,7 +7,7 @@ mod pause;
 pub mod signin;
 mod told;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -26,10 +26,8 @@ use self::keep::{Keep, Open};
 use self::pages::Pages;
 pub use self::pages::{MOST_BYTES, MOST_PAGES, MOST_TOOLS};
 pub use self::pause::Pauses;
+use super::recent::Recent;
 use super::{Errand, Health, Talk, Upstream, UpstreamFault};
-
-/// How many durations are kept.
-const RECENT: usize = 64;
 
 /// What an MCP upstream says outside of any request, handed on in the order it came. Called from its reader: never block here.
 pub trait News: Send + Sync {
@@ -102,7 +100,7 @@ impl Settings {
 pub struct McpUpstream {
     keep: Arc<Keep>,
     places: Semaphore,
-    recent: Mutex<VecDeque<u64>>,
+    recent: Recent,
     /// Which arguments of which tool are repeated in headers, as of the last listing.
     mirrors: RwLock<HashMap<String, Arc<Mirrors>>>,
     /// Why its tools could not be listed the last time: one that is open and does not say what it offers is of no use.
@@ -116,7 +114,7 @@ impl McpUpstream {
         Self {
             keep: Keep::new(id, settings, news),
             places,
-            recent: Mutex::default(),
+            recent: Recent::default(),
             mirrors: RwLock::default(),
             unlisted: Mutex::default(),
         }
@@ -206,11 +204,7 @@ impl McpUpstream {
     }
 
     fn note_duration(&self, taken: Duration) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.len() >= RECENT {
-            recent.pop_front();
-        }
-        recent.push_back(u64::try_from(taken.as_micros()).unwrap_or(u64::MAX));
+        self.recent.took(taken);
     }
 }
 
@@ -269,8 +263,7 @@ impl Upstream for McpUpstream {
     }
 
     fn health(&self) -> Health {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut health = Health { recent_us: recent.iter().copied().collect(), ..self.keep.health() };
+        let mut health = Health { recent_us: self.recent.micros(), ..self.keep.health() };
         let unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let (super::Condition::Up, Some(why)) = (&health.condition, unlisted) {
             health.condition = super::Condition::Down(why);

@@ -1,9 +1,8 @@
 //! Upstreams of our own, in this process: what they offer is handed in, and they are governed like any other. Knows none of them.
 
-use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use countersign_core::call::Arguments;
@@ -16,10 +15,8 @@ use countersign_wire::upstream::Later;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::recent::Recent;
 use super::{Condition, Errand, Health, Talk, Upstream, UpstreamFault};
-
-/// How many durations are kept.
-const RECENT: usize = 64;
 
 /// One call of a native tool that was let through.
 #[derive(Clone, Copy)]
@@ -73,13 +70,13 @@ pub trait Natives: Debug + Send + Sync {
 pub struct NativeUpstream {
     id: UpstreamId,
     native: Arc<dyn Native>,
-    recent: Mutex<VecDeque<u64>>,
+    recent: Recent,
 }
 
 impl NativeUpstream {
     /// Stands for `native` under a name.
     pub fn new(id: UpstreamId, native: Arc<dyn Native>) -> Self {
-        Self { id, native, recent: Mutex::default() }
+        Self { id, native, recent: Recent::default() }
     }
 
     async fn visit(&self, errand: Errand<'_>) -> Result<Raw, UpstreamFault> {
@@ -87,11 +84,7 @@ impl NativeUpstream {
         let visit =
             Visit { tool: errand.tool(), arguments: errand.arguments(), permitted: errand.permitted() };
         let result = self.native.call(visit).await;
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.len() >= RECENT {
-            recent.pop_front();
-        }
-        recent.push_back(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX));
+        self.recent.took(start.elapsed());
         result.map(|result| raw::to_raw(&result))
     }
 }
@@ -131,7 +124,6 @@ impl Upstream for NativeUpstream {
     }
 
     fn health(&self) -> Health {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         Health {
             condition: Condition::Up,
             restarts: 0,
@@ -139,7 +131,7 @@ impl Upstream for NativeUpstream {
             version: None,
             server_info: Some(self.native.server_info()),
             stderr_tail: String::new(),
-            recent_us: recent.iter().copied().collect(),
+            recent_us: self.recent.micros(),
         }
     }
 
