@@ -8,6 +8,7 @@ mod fidelity;
 mod gateway;
 mod hosts;
 mod http;
+mod injection;
 mod lists;
 mod memory;
 mod pack;

@@ -9,6 +9,7 @@ use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind as Kind};
 use serde_json::Value;
 
 use crate::escape;
+use crate::upstreams::command::listing::{NO_FLAG, NO_NUL};
 
 /// How much of a schema's own words is shown.
 const SHOWN: usize = 120;
@@ -40,6 +41,11 @@ fn why(kind: &Kind) -> String {
         Kind::Constant { expected_value } => format!("must be {}", literal(expected_value)),
         Kind::MinLength { limit } => format!("must have at least {limit} characters"),
         Kind::MaxLength { limit } => format!("must have at most {limit} characters"),
+        // Patterns of ours for the arguments of commands, in words a caller can act on.
+        Kind::Pattern { pattern } if *pattern == NO_FLAG => {
+            "must not start with `-`, where it could be taken for a flag, nor hold a NUL character".to_owned()
+        }
+        Kind::Pattern { pattern } if *pattern == NO_NUL => "must not hold a NUL character".to_owned(),
         Kind::Pattern { pattern } => format!("must match the pattern `{}`", escape::excerpt(pattern, SHOWN)),
         Kind::Format { format } => format!("must be a valid `{}`", escape::excerpt(format, SHOWN)),
         Kind::Minimum { limit } => format!("must be at least {}", literal(limit)),

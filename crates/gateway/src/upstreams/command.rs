@@ -2,7 +2,7 @@
 //! and answers at once. What may run was judged before; `NAME#preview` and `NAME#explain` only look, for dry runs.
 
 mod fill;
-mod listing;
+pub(crate) mod listing;
 mod result;
 
 use std::path::{Path, PathBuf};

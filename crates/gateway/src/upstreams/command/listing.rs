@@ -6,9 +6,9 @@ use countersign_wire::raw::{self, Raw};
 use serde_json::{Map, Value, json};
 
 /// No argument of a process can hold a NUL.
-const NO_NUL: &str = "^[^\\x00]*$";
+pub(crate) const NO_NUL: &str = "^[^\\x00]*$";
 /// Nor may it look like a flag. One pattern for both: checking a long text twice costs twice.
-const NO_FLAG: &str = "^([^-\\x00][^\\x00]*)?$";
+pub(crate) const NO_FLAG: &str = "^([^-\\x00][^\\x00]*)?$";
 
 /// The definition.
 pub(super) fn definition(tool: &CommandTool) -> Raw {
