@@ -4,7 +4,7 @@
 //   node tests/cards/run.mjs [NAME-PART...]       CARD_PICTURES=FOLDER keeps screenshots
 
 import assert from 'node:assert/strict';
-import { Ajv, appsSchema, browser, card, client, end, gateway, getToolUiResourceUri, isToolVisibilityAppOnly, MIME, parsed, read } from './scene.mjs';
+import { Ajv, appsSchema, browser, card, client, demonstration, end, gateway, getToolUiResourceUri, isToolVisibilityAppOnly, MIME, parsed, read } from './scene.mjs';
 
 const PLAN = 'ui://countersign/plan';
 const wanted = process.argv.slice(2);
@@ -456,6 +456,23 @@ check('dark, narrow: it is still readable', async () => {
   assert.equal(await shown.frame.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), true, 'nothing sticks out');
   await shown.shot('dark');
   await cancelPlan(plan); await leave(shown);
+});
+
+check('demo: a person decides on the page, and the terminal goes on', async () => {
+  const { running } = await browser();
+  for (const [button, expect] of [['Approve', 'PO-1041 is gone'], ['Reject', 'PO-1041 is still there']]) {
+    const demo = demonstration();
+    const context = await running.createBrowserContext();
+    const page = await context.newPage();
+    await page.goto(await demo.link);
+    const found = await page.waitForSelector(`::-p-aria([name="${button}"][role="button"])`, { timeout: 10000 });
+    await found.click();
+    // A rejection asks for a note, and takes none.
+    if (button === 'Reject') await page.evaluate(() => { const more = [...document.querySelectorAll('dialog[open] button, [role=dialog] button')].find((one) => /reject/i.test(one.innerText)); more?.click(); });
+    const told = await demo.done;
+    assert(told.includes(expect) && told.includes('every row is as it was written'), told);
+    await context.close();
+  }
 });
 
 check('13: every message any card sent fits the official schema', async () => {

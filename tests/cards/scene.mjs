@@ -64,6 +64,20 @@ export async function client(url, { cards = true, era } = {}) {
   return made;
 }
 
+/** `countersign demo` that waits for a person: the link it prints, and everything it said once it ended. */
+export function demonstration() {
+  const folder = mkdtempSync(path.join(tmpdir(), 'countersign-cards-'));
+  const child = spawn(binary, ['demo', '--print'], { stdio: ['ignore', 'pipe', 'inherit'], env: { PATH: process.env.PATH, HOME: folder, USER: 'dana' } });
+  ends.push(() => { if (child.exitCode === null) child.kill('SIGTERM'); rmSync(folder, { recursive: true, force: true }); });
+  let told = '';
+  const link = new Promise((resolve) => child.stdout.on('data', (more) => { told += more; const found = told.match(/http:\S+#code=\S+/); if (found) resolve(found[0]); }));
+  const done = new Promise((resolve, reject) => {
+    const patience = setTimeout(() => reject(new Error(`the demonstration still waits: ${told}`)), 20000);
+    child.on('exit', () => { clearTimeout(patience); resolve(told); });
+  });
+  return { link, done };
+}
+
 /** What an agent does with the text of a card: reads it with Python's own parser. */
 export function parsed(text) {
   const ran = spawnSync('python3', [path.join(here, 'call.py')], { input: text, encoding: 'utf8' });

@@ -50,12 +50,12 @@ fn played_for_ci_it_shows_the_whole_story_and_leaves_nothing() {
             "nothing has changed",
             "− supplier         Brightspoke GmbH",
             "warning: an order that is deleted cannot be brought back",
-            "held pln_",
+            "held: pln_",
             "I say yes myself.",
             "refused E_APPROVAL_PENDING:",
             "approve it (played)",
             "approved by",
-            "ran Deletion of PO-1041",
+            "ran: Deletion of PO-1041",
             "refused E_CONFIRM_TOKEN_USED:",
             "PO-1041 is gone",
             "✓ every row is as it was written",
@@ -162,7 +162,7 @@ fn a_person_decides_over_the_printed_link() {
     assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
     assert_in_order(
         &rest,
-        &["approved by", "You ran it yourself", "ran Deletion of PO-1041", "PO-1041 is gone"],
+        &["approved by", "You ran it yourself", "ran: Deletion of PO-1041", "PO-1041 is gone"],
     );
     assert_nothing_left(&world);
 }
@@ -182,4 +182,26 @@ fn told_to_stop_while_it_waits_it_leaves_nothing() {
     assert!(sent.success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_nothing_left(&world);
+}
+
+#[test]
+fn the_guide_shows_what_it_says() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/demo.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (before, rest) = text.split_once("<!-- output: demo --hands-off -->\n```text\n").unwrap();
+    let (shown, after) = rest.split_once("```\n").unwrap();
+    let plan = regex::Regex::new("pln_[0-9A-Z]+").unwrap();
+    let seconds = regex::Regex::new("(?m)^[0-9]+ s, no").unwrap();
+    let played = world().run(&["demo", "--hands-off"]).stdout;
+    let played = plan.replace_all(played.trim_start(), "pln_…");
+    let played = seconds.replace_all(&played, "2 s, no");
+    if std::env::var_os("COUNTERSIGN_BLESS").is_some() {
+        std::fs::write(
+            &page,
+            format!("{before}<!-- output: demo --hands-off -->\n```text\n{played}```\n{after}"),
+        )
+        .unwrap();
+        return;
+    }
+    assert_eq!(shown, played, "COUNTERSIGN_BLESS=1 writes the page anew");
 }

@@ -16,6 +16,7 @@ mod door;
 mod examples;
 mod guide;
 mod init;
+mod katana;
 mod ledger;
 mod login;
 mod mask;

@@ -14,6 +14,7 @@ mod confirm;
 mod hostile;
 mod law;
 mod matrix;
+mod python;
 mod series;
 mod strict_json;
 mod world;

@@ -111,3 +111,66 @@ fn described(plan: &Plan) -> String {
         _ => format!("the call of {}", plan.tool),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use countersign_core::intent::Variant;
+    use serde_json::json;
+
+    fn plan(tool: &str) -> Plan {
+        let zero = "0".repeat(64);
+        serde_json::from_value(json!({
+            "id": "pln_1", "hash": zero, "principal": "agent", "session": "s", "tool": tool, "fingerprint": zero, "arguments": "{}",
+            "preview": {"source": "computed", "shown": {}, "digest": zero}, "policy_digest": zero, "effect": "write",
+            "need": {"kind": "simple", "strength": "caller"}, "created": "2026-01-01T00:00:00Z", "expires": "2026-01-01T00:05:00Z",
+        }))
+        .unwrap()
+    }
+
+    fn text(tool: &str, door: Door, params: serde_json::Value) -> String {
+        apply(&plan(tool), Again { door, params: Some(&raw::to_raw(&params)) }, "tok")
+    }
+
+    #[test]
+    fn a_tool_by_its_own_name_is_repeated_as_the_original_did() {
+        let params = json!({"name": "create_purchase_order", "arguments": {
+            "supplier_id": 7, "lines": [{"sku": "A'1", "qty": 2.50}], "note": null, "preview": true}});
+        assert_eq!(
+            text("katana:create_purchase_order", Door::Direct, params),
+            "Apply: call create_purchase_order(supplier_id=7, lines=[{'sku': \"A'1\", 'qty': 2.5}], note=None, \
+             countersign={'confirm_token': 'tok', 'yes': True}, preview=False)"
+        );
+        let said = json!({"name": "k__fulfill_order", "arguments": {"countersign": {"mode": "execute", "yes": false}}});
+        assert_eq!(
+            text("k:fulfill_order", Door::Direct, said),
+            "Apply: call k__fulfill_order(countersign={'mode': 'execute', 'confirm_token': 'tok', 'yes': True}, preview=False)"
+        );
+    }
+
+    #[test]
+    fn a_router_call_is_repeated_whole_in_its_order() {
+        let params = json!({"name": "call_tool_write", "arguments": {"intent": {"operation_type": "write"}, "name": "k:t",
+            "args": {"from": true}, "mode": "execute", "preview": false}});
+        assert_eq!(
+            text("k:t", Door::Router(Variant::Write), params),
+            "Apply: call call_tool_write(intent={'operation_type': 'write'}, name='k:t', args={'from': True}, mode='execute', \
+             confirm_token='tok', yes=True, preview=False)"
+        );
+    }
+
+    #[test]
+    fn a_cancelled_thing_has_its_own_determiner() {
+        for (tool, said) in [
+            ("k:create_purchase_order", "that purchase order"),
+            ("k:fulfill_order", "the fulfillment"),
+            ("k:modify_sales_order", "the changes to that sales order"),
+            ("k:delete_item", "the deletion of that item"),
+            ("k:receive_purchase_order", "the receipt of that purchase order"),
+            ("k:correct_sales_order", "the correction of that sales order"),
+            ("k:wipe", "the call of k:wipe"),
+        ] {
+            assert_eq!(cancel(&plan(tool)), format!("Cancel: do not apply {said}."));
+        }
+    }
+}

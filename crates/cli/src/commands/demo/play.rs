@@ -99,7 +99,7 @@ impl<'a> Play<'a> {
             ));
         }
         self.gate(
-            &format!("{} {}", paint(GOOD, "ran"), paint(DIM, "reading needs nobody")),
+            &format!("{} {}", paint(GOOD, "ran:"), paint(DIM, "reading needs nobody")),
             json!({"ran": true}),
         )
         .await;
@@ -128,7 +128,7 @@ impl<'a> Play<'a> {
         let told = self.delete(agent, json!({"mode": "plan"})).await?;
         let shown = told.body().pointer("/data/preview/shown").cloned().unwrap_or_default();
         self.gate(
-            &format!("{} {}", paint(GOOD, "preview"), paint(DIM, "nothing has changed")),
+            &format!("{} {}", paint(GOOD, "preview:"), paint(DIM, "nothing has changed")),
             json!({"preview": true}),
         )
         .await;
@@ -147,7 +147,7 @@ impl<'a> Play<'a> {
         if id.is_empty() {
             return Err(broken("the plan was not held", &asked.result.to_string()));
         }
-        let held = format!("{} {}", paint(WARN, "held"), visible(&id));
+        let held = format!("{} {}", paint(WARN, "held:"), visible(&id));
         self.gate(&held, json!({"held": id})).await;
         self.line("agent", "I say yes myself.", NAME).await;
         let hasty = self.confirm(agent, &asked).await?;
@@ -250,7 +250,7 @@ impl<'a> Play<'a> {
         let failed = result.get("isError") == Some(&Value::Bool(true));
         let body = result.get("structuredContent").unwrap_or(&Value::Null);
         let message = body.get("message").and_then(Value::as_str).unwrap_or_default();
-        let word = if failed { paint(BAD, "failed") } else { paint(GOOD, "ran") };
+        let word = if failed { paint(BAD, "failed:") } else { paint(GOOD, "ran:") };
         self.gate(&format!("{word} {}", visible(message)), json!({"ran": !failed, "message": message})).await;
     }
 
@@ -276,15 +276,12 @@ impl<'a> Play<'a> {
         let of_plan =
             page.rows.iter().rev().filter(|row| row.plan_id.as_ref().is_some_and(|id| id.as_str() == plan));
         for row in of_plan {
-            let code = row.code.as_ref().map(ToString::to_string).unwrap_or_default();
             let role = row.role.as_ref().map(ToString::to_string).unwrap_or_default();
-            self.more(&format!(
-                "{:<9} {:<8} {:<6} {}",
-                row.kind.to_string(),
-                row.status.to_string(),
-                role,
-                paint(DIM, visible(&code))
-            ));
+            let mut line = format!("{:<9} {:<8} {role}", row.kind.to_string(), row.status.to_string());
+            if let Some(code) = &row.code {
+                line.push_str(&format!("  {}", paint(DIM, visible(&code.to_string()))));
+            }
+            self.more(&line);
         }
         self.said.borrow_mut().push(json!({"who": "ledger", "rows": report.rows, "verified": whole}));
         Ok((report.rows, whole))
