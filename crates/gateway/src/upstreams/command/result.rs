@@ -108,10 +108,13 @@ fn as_structure(text: &str) -> Result<Raw, String> {
         return Err(format!("it nests deeper than {DEEPEST} levels"));
     }
     let parsed: &RawValue = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-    if raw::is_object(parsed) {
-        return Ok(parsed.to_owned());
+    // A message is one line. Between the parts of JSON an end of line is a space; inside a string there was none.
+    let one_line = parsed.get().replace(['\n', '\r'], " ");
+    let parsed = raw::from_text(one_line).ok_or_else(|| "not JSON".to_owned())?;
+    if raw::is_object(&parsed) {
+        return Ok(parsed);
     }
-    raw::set(&raw::empty_object(), "value", parsed).ok_or_else(|| "not JSON".to_owned())
+    raw::set(&raw::empty_object(), "value", &parsed).ok_or_else(|| "not JSON".to_owned())
 }
 
 /// The end of stderr, for a sentence.
@@ -124,4 +127,18 @@ fn last_words(err: &Captured) -> String {
     let skipped = text.chars().count().saturating_sub(LAST_WORDS);
     let last: String = text.chars().skip(skipped).collect();
     format!("; its last words: {}", crate::escape::line(&last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_of_many_lines_is_one_line_of_protocol() {
+        let check = |text: &str, expect: &str| assert_eq!(as_structure(text).unwrap().get(), expect);
+        check("{\n  \"a\": 1.50,\r\n  \"b\": \"x\\ny\"\n}\n", "{   \"a\": 1.50,    \"b\": \"x\\ny\" }");
+        check("\n[1,\n2]\n", "{\"value\":[1, 2]}");
+        // An end of line inside a string is no JSON, and does not become any.
+        assert!(as_structure("{\"a\": \"x\ny\"}").is_err());
+    }
 }
