@@ -13,7 +13,7 @@ use jiff::Timestamp;
 pub use permit::{Permit, Redemption, Spend, token_digest};
 pub use series::{
     MOST_STEPS, Purpose, SeriesPermits, check_series, check_series_strength, draft_step, freeze_series,
-    series_name, series_record, settle_series,
+    series_name, series_record, settle_series, without_steps,
 };
 pub use snapshot::{NoLimits, NoSchema, Schema, SchemaFault, Snapshot, Usage, Writes};
 pub use verdict::{Draft, DryRun, Explanation, Refused, Verdict};

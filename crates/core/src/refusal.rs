@@ -194,7 +194,7 @@ registry! {
     }
     PlanDecided = "E_PLAN_DECIDED" {
         meaning: "the plan was decided, run, cancelled or expired before", retry: No,
-        reasons: ["plan_decided", "plan_expired"], next: [GetPlan]
+        reasons: ["plan_decided", "plan_expired", "plan_changed", "tool_accepted", "run_over"], next: [GetPlan]
     }
     StepFailed = "E_STEP_FAILED" {
         meaning: "a step of a plan of several failed; those after it were not run", retry: No,

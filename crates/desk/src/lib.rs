@@ -17,4 +17,4 @@ pub mod views;
 
 pub use chance::{SIGN_IN_LIFE, secret};
 pub use desk::{Desk, DeskOptions};
-pub use routes::{mount, route_list};
+pub use routes::{mount, mount_alone, route_list};

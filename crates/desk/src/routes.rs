@@ -150,6 +150,16 @@ pub(crate) fn all() -> Vec<Route> {
             .body::<decide::Refusing>()
             .tells::<decide::Rejected>()
             .may(&[409]),
+        Route::new(
+            Post,
+            "/plans/{id}/steps",
+            "remove_steps",
+            "Take steps out of a plan of several",
+            decide::steps,
+        )
+        .body::<decide::Taken>()
+        .tells::<decide::Left>()
+        .may(&[409]),
         Route::new(Get, "/pauses", "list_pauses", "Whose writes are paused", plans::pauses)
             .tells::<plans::Pauses>(),
         Route::new(Post, "/pauses/{principal}/resume", "resume_principal", "Let writes go on", plans::resume)
@@ -273,6 +283,15 @@ pub(crate) fn all() -> Vec<Route> {
         )
         .body::<policy::Question>()
         .tells::<policy::Answer>(),
+        Route::new(
+            Post,
+            "/policy/simulate",
+            "simulate_policy",
+            "What other rules would have done",
+            policy::simulate,
+        )
+        .body::<policy::Tried>()
+        .tells::<policy::Simulated>(),
         Route::new(Get, "/runs", "list_runs", "Calls in the background", runs::list)
             .query::<runs::Wanted>()
             .tells::<runs::Runs>(),
@@ -307,6 +326,24 @@ pub fn mount(desk: &Arc<Desk>) -> Router {
     }
     let open = open.layer(middleware::from_fn_with_state(Arc::clone(desk), access::page));
     Router::new().nest(ROOT, rest).merge(open).with_state(Arc::clone(desk))
+}
+
+/// The same at an address of its own: how the desk is, is asked there as well.
+pub fn mount_alone(desk: &Arc<Desk>) -> Router {
+    let health = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .layer(middleware::from_fn_with_state(Arc::clone(desk), access::page))
+        .with_state(Arc::clone(desk));
+    mount(desk).merge(health)
+}
+
+/// People can decide: what they decide can be written.
+async fn ready(State(desk): State<Arc<Desk>>) -> Response {
+    match desk.house.store.flush().await {
+        Ok(()) => "ready\n".into_response(),
+        Err(fault) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", fault.outside())).into_response(),
+    }
 }
 
 async fn nowhere() -> No {

@@ -28,6 +28,17 @@ impl Answer {
         Self::Envelope(Envelope::refused(command, refusal))
     }
 
+    /// What is refused or broken, as `{code, message, details}`; none where an upstream's result or our own yes is told.
+    pub fn error(&self) -> Option<Value> {
+        match self {
+            Self::Envelope(envelope) | Self::Carded(envelope, _) => {
+                envelope.errors.first().map(|first| json!(first))
+            }
+            Self::Upstream(_) => None,
+            Self::Rpc(error) => Some(json!({"code": error.code(), "message": error.message()})),
+        }
+    }
+
     /// As a reply on the wire.
     pub fn into_reply(self) -> Reply {
         match self {

@@ -88,6 +88,17 @@ impl Store {
         approval: Approval,
         now: Timestamp,
     ) -> Result<Decided, DecideRefused> {
+        self.approve_shown(id, None, approval, now).await
+    }
+
+    /// Agrees to a plan as it was looked at: one whose hash is another by now is not approved.
+    pub async fn approve_shown(
+        &self,
+        id: &PlanId,
+        looked_at: Option<Digest>,
+        approval: Approval,
+        now: Timestamp,
+    ) -> Result<Decided, DecideRefused> {
         let (id, ledger_id) = (id.clone(), self.mint(now));
         let kept = json_text(&approval).map_err(DecideRefused::Fault)?;
         let decided = self.write(move |tx| {
@@ -98,8 +109,15 @@ impl Store {
             let found = tx.one(
                 "UPDATE plans SET state = 'approved', approval = $1, decided = $2
                   WHERE plan_id = $3 AND state = 'pending' AND expires > $2 AND strength <= $4
+                    AND ($5 = '' OR hash = $5)
                   RETURNING body",
-                &cells![kept.as_str(), now, id.as_str(), plans::rank(approval.strength)],
+                &cells![
+                    kept.as_str(),
+                    now,
+                    id.as_str(),
+                    plans::rank(approval.strength),
+                    looked_at.map(|hash| hash.hex()).unwrap_or_default()
+                ],
             )?;
             let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
             let plan: Plan = found.json()?;
@@ -151,6 +169,47 @@ impl Store {
             Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused }))
         });
         answered(decided.await)
+    }
+
+    /// Puts another plan in a pending one's place, under the same id: what a person left of it. False where it was decided,
+    /// ran out or changed meanwhile, or an equal plan is open.
+    pub async fn revise(
+        &self,
+        looked_at: Digest,
+        left: &Plan,
+        by: &PrincipalId,
+        now: Timestamp,
+    ) -> Result<bool, StoreFault> {
+        let (left, by, ledger_id) = (left.clone(), by.clone(), self.mint(now));
+        let body = json_text(&left)?;
+        self.write(move |tx| {
+            let changed = tx.execute(
+                "UPDATE plans SET hash = $1, effect = $2, strength = $3, body = $4
+                  WHERE plan_id = $5 AND hash = $6 AND state = 'pending' AND expires > $7
+                    AND NOT EXISTS (SELECT 1 FROM plans other
+                                     WHERE other.hash = $1 AND other.state IN ('pending', 'approved'))",
+                &cells![
+                    left.hash,
+                    left.effect.as_str(),
+                    plans::rank(left.need.strength),
+                    body.as_str(),
+                    left.id.as_str(),
+                    looked_at,
+                    now,
+                ],
+            )?;
+            if changed == 0 {
+                return Ok(false);
+            }
+            let removed = left.preview.shown.get("removed_steps").cloned().unwrap_or_default();
+            let entry =
+                Entry::of_plan(RowKind::Decision, &left, "remove_steps", Some(&by), Some(Role::Human))
+                    .with_fact("removed_steps", removed)
+                    .with_fact("plan_hash_before", looked_at.hex());
+            tx.append(&sourced(entry, Rail::Page), ledger_id.clone(), now);
+            Ok(true)
+        })
+        .await
     }
 
     /// Withdraws a plan, by the principal whose it is; to anyone else it does not exist.

@@ -3,20 +3,20 @@
 use anstyle::Style;
 use clap::{Args, Subcommand};
 use countersign_core::grant::Allowed;
-use countersign_core::ids::FullName;
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::rules::RuleSet;
+use countersign_desk::views;
 use countersign_store::{GrantRow, Grants as Which, Store, StoreUrl};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
 use crate::commands::plans::find::Part;
 use crate::commands::plans::sheet;
 use crate::house::Of;
-use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, exact, paint, visible};
+use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, paint, visible};
 use crate::{config_file, person, records};
 
 /// What every `grants` command takes.
@@ -95,10 +95,10 @@ fn list(which: Which, url: &StoreUrl, rules: &RuleSet, voice: Voice) -> Outcome 
     ]);
     for row in &rows {
         let grant = &row.grant;
-        let live = state(row, now) == "live";
+        let live = views::grant_state(row, now) == "live";
         table.row(vec![
             (grant.id.to_string(), Style::new()),
-            (state(row, now).to_owned(), if live { GOOD } else { DIM }),
+            (views::grant_state(row, now).to_owned(), if live { GOOD } else { DIM }),
             (grant.tool.clone(), NAME),
             (grant.principal.to_string(), Style::new()),
             (grant.uses_left.to_string(), Style::new()),
@@ -114,36 +114,8 @@ fn list(which: Which, url: &StoreUrl, rules: &RuleSet, voice: Voice) -> Outcome 
         (true, false) => String::new(),
         (false, _) => table.render(voice.width()),
     };
-    let described: Vec<Value> = rows.iter().map(|row| describe(row, rules, &redactor, now)).collect();
-    Ok(Answer::text(text).with("grants", described))
-}
-
-fn state(row: &GrantRow, now: Timestamp) -> &'static str {
-    match row {
-        GrantRow { revoked: Some(_), .. } => "revoked",
-        GrantRow { grant, .. } if grant.uses_left == 0 => "used up",
-        GrantRow { grant, .. } if grant.expires <= now => "expired",
-        GrantRow { .. } => "live",
-    }
-}
-
-/// The arguments in the form they are granted in, without what a rule for the tool hides and what looks like a secret.
-fn arguments(row: &GrantRow, rules: &RuleSet, redactor: &Redactor) -> Map<String, Value> {
-    let tool: Option<FullName> = row.grant.tool.parse().ok();
-    let matching = tool.map(|tool| rules.matching(&tool)).unwrap_or_default();
-    let hidden: Vec<String> = matching
-        .into_iter()
-        .filter_map(|index| rules.rules().get(index))
-        .flat_map(|rule| rule.redact.iter().cloned())
-        .collect();
-    let exact = row.grant.arguments.iter().filter_map(|(name, allowed)| match allowed {
-        Allowed::Exact(value) => Some((name.clone(), value.clone())),
-        Allowed::Any => None,
-    });
-    let Value::Object(mut all) = redactor.clean(&exact.collect(), &hidden) else { return Map::new() };
-    let any = row.grant.arguments.iter().filter(|(_, allowed)| **allowed == Allowed::Any);
-    all.extend(any.map(|(name, _)| (name.clone(), json!({"any": true}))));
-    all
+    let described: Vec<_> = rows.iter().map(|row| views::grant(row, rules, &redactor, now)).collect();
+    Ok(Answer::text(text).with("grants", json!(described)))
 }
 
 fn in_words(row: &GrantRow, rules: &RuleSet, redactor: &Redactor) -> String {
@@ -151,23 +123,7 @@ fn in_words(row: &GrantRow, rules: &RuleSet, redactor: &Redactor) -> String {
         Some(Allowed::Any) => format!("{name}=any"),
         Some(Allowed::Exact(_)) | None => format!("{name}={value}"),
     };
-    arguments(row, rules, redactor).iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
-fn describe(row: &GrantRow, rules: &RuleSet, redactor: &Redactor, now: Timestamp) -> Value {
-    json!({
-        "grant_id": row.grant.id,
-        "state": state(row, now),
-        "tool": row.grant.tool,
-        "principal": row.grant.principal,
-        "arguments": arguments(row, rules, redactor),
-        "uses_left": row.grant.uses_left,
-        "by": row.grant.by,
-        "created_at": exact(row.created),
-        "expires_at": exact(row.grant.expires),
-        "revoked_at": row.revoked.map(exact),
-        "last_used_at": row.last_used.map(exact),
-    })
+    views::grant_arguments(row, rules, redactor).iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {

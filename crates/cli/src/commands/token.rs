@@ -10,6 +10,7 @@ use countersign_core::effect::Effect;
 use countersign_core::mode::Mode;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
+use countersign_desk::views;
 use countersign_store::{Credential, Store, StoreUrl, secret_digest};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -123,7 +124,7 @@ async fn create(args: &Create, store: &Store, url: &StoreUrl, voice: Voice) -> O
     let ledger_id =
         store.add_credential(&made, secret_digest(&secret), &person.name, now).await.map_err(fault)?;
     let mut answer = Answer::text(format!("{}\n", secret.expose()))
-        .with("credential", describe(&made, now))
+        .with("credential", json!(views::credential(&made, now)))
         .with("secret", secret.expose())
         .with("ledger_id", ledger_id.as_str());
     let until = made.expires.map(|until| format!(" until {}", exact(until))).unwrap_or_default();
@@ -192,7 +193,7 @@ fn list(url: &StoreUrl, voice: Voice) -> Outcome {
             (one.id.to_string(), Style::new()),
             (one.role.to_string(), Style::new()),
             (one.name.clone(), NAME),
-            (state(one, now).to_owned(), style),
+            (views::credential_state(one, now).to_owned(), style),
             (limits(&one.scopes), DIM),
             (shown(one.created, &zone), DIM),
             (one.expires.map(|until| shown(until, &zone)).unwrap_or_default(), DIM),
@@ -203,8 +204,8 @@ fn list(url: &StoreUrl, voice: Voice) -> Outcome {
         (true, false) => String::new(),
         (false, _) => table.render(voice.width()),
     };
-    let described: Vec<Value> = all.iter().map(|one| describe(one, now)).collect();
-    Ok(Answer::text(text).with("credentials", described))
+    let described: Vec<_> = all.iter().map(|one| views::credential(one, now)).collect();
+    Ok(Answer::text(text).with("credentials", json!(described)))
 }
 
 fn limits(scopes: &Value) -> String {
@@ -215,27 +216,6 @@ fn limits(scopes: &Value) -> String {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
     };
     members.iter().map(|(name, value)| format!("{name}={}", words(value))).collect::<Vec<_>>().join(" ")
-}
-
-fn state(one: &Credential, now: Timestamp) -> &'static str {
-    match (one.revoked, one.is_live(now)) {
-        (Some(_), _) => "revoked",
-        (None, true) => "live",
-        (None, false) => "expired",
-    }
-}
-
-fn describe(one: &Credential, now: Timestamp) -> Value {
-    json!({
-        "credential_id": one.id,
-        "role": one.role,
-        "name": one.name,
-        "scopes": one.scopes,
-        "state": state(one, now),
-        "created_at": exact(one.created),
-        "expires_at": one.expires.map(exact),
-        "revoked_at": one.revoked.map(exact),
-    })
 }
 
 async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
@@ -253,7 +233,10 @@ async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: Voice) -> Out
     };
     let text = format!("{} {} of {}\n", paint(BAD, "revoked"), meant.id, visible(&meant.name));
     let mut answer = Answer::text(text)
-        .with("credential", describe(&Credential { revoked: Some(now), ..meant.clone() }, now))
+        .with(
+            "credential",
+            json!(views::credential(&Credential { revoked: Some(now), ..meant.clone() }, now)),
+        )
         .with("ledger_id", ledger_id.as_str());
     answer.warnings = person.warnings;
     if meant.id == person.credential {

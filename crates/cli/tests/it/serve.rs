@@ -3,6 +3,7 @@
 
 mod client;
 mod closed;
+mod desk;
 mod ecosystem;
 mod fidelity;
 mod gateway;

@@ -47,7 +47,8 @@ impl Files {
         Self { sources: sources.to_vec(), lines: sources.iter().map(starts).collect() }
     }
 
-    pub(super) fn all(&self) -> &[Source] {
+    /// The texts, in order.
+    pub fn all(&self) -> &[Source] {
         &self.sources
     }
 

@@ -1,6 +1,7 @@
 //! Plans of several steps: one decision for an explicit list of calls. Each step is judged as it would be alone; the whole
 //! needs the strictest confirm and strength among them, and its hash covers the steps in order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,6 +122,93 @@ pub fn freeze_series(
         created: now,
         expires: now.checked_add(life).unwrap_or(now),
     }
+}
+
+/// The same plan without some of its steps, counted from 0: what a person took out before deciding. It has another hash, the
+/// strictest need of what is left, and says what was taken out.
+pub fn without_steps(plan: &Plan, gone: &BTreeSet<usize>) -> Result<Plan, Refusal> {
+    let invalid =
+        |why: &str| Refusal::new(Code::ArgumentsInvalid, format!("`remove` {why}")).with("field", "remove");
+    if gone.is_empty() || gone.iter().any(|number| *number >= plan.steps.len()) {
+        return Err(invalid(&format!("must name steps from 1 to {}", plan.steps.len())));
+    }
+    if gone.len() == plan.steps.len() {
+        return Err(invalid("would leave no step: reject the plan instead"));
+    }
+    let kept: Vec<(usize, &Step)> =
+        plan.steps.iter().enumerate().filter(|(number, _)| !gone.contains(number)).collect();
+    let listed: Vec<Value> = kept
+        .iter()
+        .map(|(_, step)| json!({"name": step.tool.to_string(), "args": step.arguments.value()}))
+        .collect();
+    let title = plan.arguments.value().get("title").cloned().unwrap_or_default();
+    let arguments = json!({"title": title, "steps": listed});
+    let arguments =
+        Arguments::parse(canonical::to_string(&arguments).as_bytes()).unwrap_or_else(|_| Arguments::none());
+    let over = |parts: Vec<String>| Digest::of(Domain::Policy, parts.join("\n").as_bytes());
+    let fingerprint = over(kept.iter().map(|(_, step)| step.fingerprint.hex()).collect());
+    let policy_digest = over(kept.iter().map(|(_, step)| step.policy_digest.hex()).collect());
+    let decisive = json!(kept.iter().map(|(_, step)| step.preview.digest).collect::<Vec<_>>());
+    let preview = Preview::new(plan.preview.source, shown_without(plan, gone), &decisive);
+    let redact = plan.redact.iter().filter_map(|path| moved(path, &kept)).collect();
+    let mut left = Plan {
+        fingerprint,
+        policy_digest,
+        effect: kept.iter().map(|(_, step)| step.effect).max().unwrap_or(plan.effect),
+        need: strictest(kept.iter().map(|(_, step)| &step.need)),
+        steps: kept.iter().map(|(_, step)| (*step).clone()).collect(),
+        arguments,
+        preview,
+        redact,
+        ..plan.clone()
+    };
+    left.hash = Hashed {
+        principal: &left.principal,
+        session: &left.session,
+        upstream: &left.tool.upstream,
+        tool: &left.tool.tool,
+        fingerprint,
+        arguments: &left.arguments,
+        preview_digest: left.preview.digest,
+        policy_digest,
+    }
+    .hash();
+    Ok(left)
+}
+
+/// What was shown, without what was taken out, and what that was.
+fn shown_without(plan: &Plan, gone: &BTreeSet<usize>) -> Value {
+    let mut shown = plan.preview.shown.clone();
+    let Some(members) = shown.as_object_mut() else { return shown };
+    let mut removed = members.get("removed_steps").and_then(Value::as_array).cloned().unwrap_or_default();
+    for number in gone {
+        let tool = plan.steps.get(*number).map(|step| step.tool.to_string());
+        removed.push(json!({"step": number + 1, "tool": tool}));
+    }
+    members.insert("removed_steps".into(), Value::Array(removed));
+    if let Some(steps) = members.get_mut("steps").and_then(Value::as_array_mut) {
+        let mut number = 0;
+        steps.retain(|_| {
+            number += 1;
+            !gone.contains(&(number - 1))
+        });
+        for (number, step) in steps.iter_mut().enumerate() {
+            if let Some(step) = step.as_object_mut() {
+                step.insert("step".into(), json!(number + 1));
+            }
+        }
+    }
+    shown
+}
+
+/// A path of a step's argument under the step's new number; none where the step is gone.
+fn moved(path: &str, kept: &[(usize, &Step)]) -> Option<String> {
+    let Some((number, rest)) = path.strip_prefix("steps.").and_then(|rest| rest.split_once('.')) else {
+        return Some(path.to_owned());
+    };
+    let number: usize = number.parse().ok()?;
+    let now = kept.iter().position(|(old, _)| *old == number)?;
+    Some(format!("steps.{now}.{rest}"))
 }
 
 fn step(draft: &Draft, preview: &Preview) -> Step {

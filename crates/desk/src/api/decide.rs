@@ -1,12 +1,14 @@
 //! Deciding on plans: approve, approve and run, reject, a burst at once. The store decides who was first; the law, whether the
 //! name was typed to the letter; the gateway, whether it may still run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use countersign_core::confirm::{Approval, Kind, Rail, check_typed};
+use countersign_core::confirm::{Approval, Kind, PlanState, Rail, check_typed};
 use countersign_core::digest::Digest;
+use countersign_core::gate::without_steps;
 use countersign_core::ids::PlanId;
 use countersign_core::plan::Plan;
 use countersign_core::record::{RowKind, RowStatus};
@@ -139,17 +141,18 @@ async fn agree(desk: &Arc<Desk>, person: &Person, id: &str, agreed: Agreed) -> R
     let now = desk.house.now();
     let mut approval = Approval::over(Rail::Page, person.name.clone(), now);
     approval.note.clone_from(&agreed.note);
-    let decided = desk.house.store.approve(&plan.id, approval.clone(), now).await?;
+    let decided = desk.house.store.approve_shown(&plan.id, Some(plan.hash), approval.clone(), now).await?;
     let grant = match &agreed.grant {
         Some(ahead) => Some(ahead.give(desk, plan, &person.name).await?),
         None => None,
     };
     let (mut ran, mut run_error) = (None, None);
     if agreed.run == Some(true) {
-        match run(desk, plan).await {
-            Ok(()) => ran = Some(find(&desk.house, id).await?),
-            Err(refusal) => run_error = Some(error(&refusal)),
-        }
+        let refused = run(desk, plan).await;
+        let now = find(&desk.house, id).await?;
+        // Whoever ran it, it ran; only what still waits was refused.
+        run_error = refused.filter(|_| now.state == PlanState::Approved);
+        ran = Some(now);
     }
     desk.house.announce(plan.id.clone());
     let state = ran.as_ref().map_or("approved".to_owned(), |row| row.state.to_string());
@@ -166,14 +169,16 @@ async fn agree(desk: &Arc<Desk>, person: &Person, id: &str, agreed: Agreed) -> R
     })
 }
 
-/// Runs it on a task of its own: whoever closes the page does not cut it off. Waits a while for the outcome.
-async fn run(desk: &Arc<Desk>, plan: &Plan) -> Result<(), Refusal> {
+/// Runs it on a task of its own: whoever closes the page does not cut it off. Waits a while for the outcome; gives back why it
+/// was refused, where it was.
+async fn run(desk: &Arc<Desk>, plan: &Plan) -> Option<Value> {
     let (house, plan) = (Arc::clone(&desk.house), plan.clone());
-    let work = tokio::spawn(async move { run_approved(&house, &plan).await.map(drop) });
+    let work = tokio::spawn(async move { run_approved(&house, &plan).await });
     match tokio::time::timeout(PATIENCE, work).await {
-        Ok(Ok(ran)) => ran,
-        Ok(Err(_)) => Err(Refusal::new(Code::UpstreamUnavailable, "the call was cut off")),
-        Err(_) => Ok(()),
+        Ok(Ok(Ok(answer))) => answer.error(),
+        Ok(Ok(Err(refusal))) => Some(error(&refusal)),
+        Ok(Err(_)) => Some(error(&Refusal::new(Code::UpstreamUnavailable, "the call was cut off"))),
+        Err(_) => None,
     }
 }
 
@@ -325,4 +330,48 @@ pub(crate) async fn burst(
         results.push(DecidedOne { plan_id: id.to_string(), success: why.is_none(), state, error: why });
     }
     told(Results { results })
+}
+
+/// Steps to take out.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "RemoveSteps")]
+pub(crate) struct Taken {
+    /// Which steps, counted from 1.
+    remove: Vec<usize>,
+    /// The hash of the plan that was looked at.
+    plan_hash: Option<String>,
+}
+
+/// What is left of a plan.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "StepsRemoved")]
+pub(crate) struct Left {
+    /// The plan, under its id, with another hash.
+    plan: PlanView,
+}
+
+/// `POST /plans/{id}/steps`: takes steps out of a plan of several; the rest is what is decided on, and the agent is told.
+pub(crate) async fn steps(
+    State(desk): State<Arc<Desk>>,
+    person: Person,
+    Named(id): Named,
+    Body(taken): Body<Taken>,
+) -> Outcome<Left> {
+    let row = find(&desk.house, &id).await?;
+    check_shown(&row.plan, taken.plan_hash.as_deref())?;
+    if row.plan.steps.is_empty() {
+        return Err(invalid("remove", "needs a plan of several steps").into());
+    }
+    // Counted from 1 outside; a zero is no step.
+    let gone: BTreeSet<usize> = taken.remove.iter().map(|number| number.wrapping_sub(1)).collect();
+    let left = without_steps(&row.plan, &gone)?;
+    let now = desk.house.now();
+    if !desk.house.store.revise(row.plan.hash, &left, &person.name, now).await? {
+        let message = format!("`{}` was decided or changed meanwhile", row.plan.id);
+        return Err(Refusal::new(Code::PlanDecided, message).because("plan_changed").into());
+    }
+    desk.house.announce(row.plan.id.clone());
+    let row = find(&desk.house, &id).await?;
+    told(Left { plan: views::plan(&row, &desk.house.redactor, now) })
 }

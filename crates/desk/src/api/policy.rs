@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_core::call::{ArgumentFault, Arguments};
-use countersign_core::config::{self, ExplainInput, Explained, IntentInput};
+use countersign_core::config::{self, ExplainInput, Explained, IntentInput, Source};
+use countersign_core::duration;
 use countersign_core::ids::FullName;
-use countersign_core::refusal::Refusal;
+use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
+use countersign_gateway::simulate::{Changed, Undecidable};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -72,6 +75,8 @@ pub(crate) struct Answer {
     /// The verdict, which rule decided each field, and what would happen in each mode.
     #[schemars(with = "Value")]
     explained: Explained,
+    /// What else should be known.
+    warnings: Vec<String>,
 }
 
 /// `POST /policy/explain`
@@ -82,7 +87,8 @@ pub(crate) async fn explain(
 ) -> Outcome<Answer> {
     let law = desk.house.law.load_full();
     let input = input(&desk, question)?;
-    told(Answer { explained: config::explain(&law.config, &input) })
+    let explained = config::explain(&law.config, &input);
+    told(Answer { warnings: explained.warnings.clone(), explained })
 }
 
 fn input(desk: &Desk, question: Question) -> Result<ExplainInput, Refusal> {
@@ -108,4 +114,66 @@ fn input(desk: &Desk, question: Question) -> Result<ExplainInput, Refusal> {
         definition.and_then(|definition| definition.get("annotations")).and_then(Value::as_object).cloned()
     });
     Ok(input)
+}
+
+/// Rules to be tried.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SimulateQuestion")]
+pub(crate) struct Tried {
+    /// The rules, as they would stand in the configuration, in place of the present ones.
+    rules: String,
+    /// How far back, such as `7d`; a week if left out.
+    since: Option<String>,
+}
+
+/// What they would have done.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Simulation")]
+pub(crate) struct Simulated {
+    /// From when.
+    since: String,
+    /// How many calls were put to them.
+    calls: u64,
+    /// How many calls were put to them, under the name the command line has for it.
+    replayed: u64,
+    /// How many would have been decided as they were.
+    unchanged: u64,
+    /// How many something else than rules decided.
+    left_out: u64,
+    /// Those that would have been decided differently, newest first.
+    #[schemars(with = "Vec<Value>")]
+    changes: Vec<Changed>,
+    /// Those nobody can tell about.
+    #[schemars(with = "Vec<Value>")]
+    undecidable: Vec<Undecidable>,
+}
+
+/// `POST /policy/simulate`
+pub(crate) async fn simulate(
+    State(desk): State<Arc<Desk>>,
+    _: Person,
+    Body(tried): Body<Tried>,
+) -> Outcome<Simulated> {
+    let law = desk.house.law.load_full();
+    let span = duration::parse(tried.since.as_deref().unwrap_or("7d"))
+        .map_err(|why| invalid("since", format_args!("is wrong: {why}")))?;
+    let now = desk.house.now();
+    let since = now.checked_sub(span).unwrap_or(Timestamp::UNIX_EPOCH).max(Timestamp::UNIX_EPOCH);
+    let new = [Source::new("new rules", tried.rules)];
+    let new = config::parse_instead(law.config.files.all(), &new).map_err(|found| {
+        let all: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let first = found.first().map(|one| one.message.clone()).unwrap_or_default();
+        Refusal::new(Code::ConfigInvalid, format!("the rules can't be used: {first}")).with("findings", all)
+    })?;
+    let done = countersign_gateway::simulate::simulate(&desk.house.store, &law.config, &new, since).await?;
+    told(Simulated {
+        since: since.to_string(),
+        calls: done.replayed,
+        replayed: done.replayed,
+        unchanged: done.unchanged,
+        left_out: done.left_out,
+        changes: done.changes,
+        undecidable: done.undecidable,
+    })
 }

@@ -81,6 +81,9 @@ impl Conduct<'_> {
         };
         // Whatever was decided, by whomever, shows when the call comes back with its token.
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
+            if let Some(answer) = self.ran_elsewhere(&holding.plan_id).await {
+                return answer;
+            }
             return self.bring_back(draft, &token).await;
         }
         let again = Again { door: draft.call.door, params: self.rest.as_deref() };
@@ -181,6 +184,21 @@ impl Conduct<'_> {
             Ok(permit) => self.run(permit).await,
             Err(refused) => self.refuse(refused).await,
         }
+    }
+
+    /// What came back of a plan that a person ran from the desk while its call waited; none where nobody did.
+    async fn ran_elsewhere(&self, id: &PlanId) -> Option<Answer> {
+        let is_run =
+            |state: PlanState| matches!(state, PlanState::Executing | PlanState::Done | PlanState::Failed);
+        let mut row = self.house.plan(id).await.ok().flatten().filter(|row| is_run(row.state))?;
+        if row.state == PlanState::Executing {
+            crate::waiting::until_settled(self.house, self.ctx?, id, self.wait_seconds?).await;
+            row = self.house.plan(id).await.ok().flatten()?;
+        }
+        let result = raw::from_text(row.result.as_deref()?)?;
+        let ledger = row.ledger_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
+        let facts = super::facts(Some(id.as_str()), ledger, row.plan.effect, Mode::Execute, &[]);
+        Some(Answer::Upstream(crate::answer::with_meta(result, &facts)))
     }
 
     /// The same call again, with its token: every check from the start.

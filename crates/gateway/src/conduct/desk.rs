@@ -12,6 +12,7 @@ use countersign_core::plan::{Plan, StoredIntent};
 use countersign_core::record::Source;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
+use countersign_store::StoreFault;
 use serde_json::json;
 
 use super::Conduct;
@@ -29,7 +30,7 @@ pub async fn run_approved(house: &Arc<House>, plan: &Plan) -> Result<Answer, Ref
     let caller = Caller {
         principal: plan.principal.clone(),
         credential: None,
-        role: Role::Agent,
+        role: role_of(house, plan).await.map_err(|fault| fault.refusal())?,
         session: plan.session.clone(),
         source: Source::Page,
         // What the line could reach was judged when the plan was made; a person has agreed since.
@@ -58,6 +59,16 @@ pub async fn run_approved(house: &Arc<House>, plan: &Plan) -> Result<Answer, Ref
         brought,
     };
     Ok(conduct.go(call).await)
+}
+
+/// In which role the plan was made: a person's own line may reach more. Names are never both.
+async fn role_of(house: &House, plan: &Plan) -> Result<Role, StoreFault> {
+    if plan.principal.as_str() == "local-human" {
+        return Ok(Role::Human);
+    }
+    let all = house.store.credentials().await?;
+    let named = all.iter().find(|one| one.name == plan.principal.as_str());
+    Ok(named.map_or(Role::Agent, |one| one.role))
 }
 
 /// What was declared when the plan was made, as it would be said again.

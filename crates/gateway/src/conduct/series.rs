@@ -303,6 +303,10 @@ impl Conduct<'_> {
             .with("status", status)
             .with("plan_id", plan.id.as_str())
             .with("steps", told.clone());
+        if let Some(removed) = plan.preview.shown.get("removed_steps") {
+            let note = "a person took steps out before agreeing: they were not run";
+            envelope = envelope.with("removed_steps", removed.clone()).warn(vec![note.to_owned()]);
+        }
         if ended != Ended::Success {
             let failed = told.iter().filter(|line| line["state"] == "done").count() + 1;
             envelope.ok = false;

@@ -326,6 +326,10 @@ pub(crate) fn plan_value(row: &PlanRow) -> Value {
         "expires_at": row.plan.expires.to_string(),
     });
     let Some(members) = plan.as_object_mut() else { return plan };
+    if let Some(removed) = row.plan.preview.shown.get("removed_steps").filter(|_| !row.plan.steps.is_empty())
+    {
+        members.insert("removed_steps".into(), removed.clone());
+    }
     if let Some(approval) = &row.approval {
         members.insert(
             "approval".into(),

@@ -4,22 +4,22 @@
 use anstyle::Style;
 use countersign_core::confirm::{Kind, PlanState, Strength};
 use countersign_core::effect::Effect;
-use countersign_core::plan::{Plan, Preview, PreviewSource, Step, StoredIntent};
+use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::View;
 use countersign_core::redact::Redactor;
+use countersign_desk::views;
 use countersign_store::PlanRow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::changes;
-use crate::output::{BAD, BOLD, DIM, GOOD, NAME, Voice, WARN, Zone, exact, paint, shown, visible};
+use crate::output::{BAD, BOLD, DIM, GOOD, NAME, Voice, WARN, Zone, paint, shown, visible};
 use crate::person::{ask, diff, value};
 
 /// Where a plan stands at this moment: one whose time ran out is expired, whether or not anyone has noted it.
 pub(crate) fn state(row: &PlanRow, now: Timestamp) -> PlanState {
-    let open = matches!(row.state, PlanState::Pending | PlanState::Approved);
-    if open && row.plan.expires <= now { PlanState::Expired } else { row.state }
+    views::plan_state(row, now)
 }
 
 /// The colour of a state.
@@ -195,7 +195,7 @@ impl Sheet {
             if let Some(reason) = step.intent.as_ref().and_then(|intent| intent.reason.as_ref()) {
                 self.line("reason", &redactor.clean_text(reason));
             }
-            self.arguments(step_arguments(arguments, number));
+            self.arguments(views::step_arguments(arguments, number));
             self.preview(&step.preview);
         }
     }
@@ -280,76 +280,9 @@ impl Sheet {
     }
 }
 
-/// The plan for programs. The text to be typed is not in it: it is for a person's eyes.
+/// The plan for programs, as REST tells it.
 pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value {
-    let plan = &row.plan;
-    let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
-    let mut value = json!({
-        "plan_id": plan.id,
-        "state": state(row, now),
-        "tool": plan.tool.to_string(),
-        "effect": plan.effect,
-        "confirm": {"kind": plan.need.kind, "strength": plan.need.strength, "prompt": plan.need.prompt(&plan.tool)},
-        "principal": plan.principal,
-        "session": plan.session,
-        "intent": intent(plan.intent.as_ref(), redactor),
-        "rule": plan.rule,
-        "steps": steps(plan, &arguments, redactor),
-        "arguments": arguments,
-        "preview": preview_json(&plan.preview),
-        "plan_hash": plan.hash,
-        "fingerprint": plan.fingerprint,
-        "created_at": exact(plan.created),
-        "expires_at": exact(plan.expires),
-    });
-    let result = row.result.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let more = [
-        ("approval", row.approval.as_ref().map(|approval| json!(approval))),
-        ("note", row.note.as_ref().map(|note| json!(note))),
-        ("decided_at", row.decided.map(|moment| json!(exact(moment)))),
-        ("ledger_id", row.ledger_id.as_ref().map(|id| json!(id))),
-        ("code", row.code.as_ref().map(|code| json!(code))),
-        ("result", result),
-        ("ended_at", row.ended.map(|moment| json!(exact(moment)))),
-    ];
-    if let Some(members) = value.as_object_mut() {
-        members.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    }
-    value
-}
-
-/// A preview for programs: as it was shown, and as it reads.
-fn preview_json(preview: &Preview) -> Value {
-    json!({"source": preview.source, "digest": preview.digest, "shown": preview.shown, "view": View::of(preview)})
-}
-
-/// What was declared, without what looks like a secret.
-fn intent(intent: Option<&StoredIntent>, redactor: &Redactor) -> Value {
-    let clean = intent.cloned().map(|mut intent| {
-        intent.reason = intent.reason.map(|reason| redactor.clean_text(&reason));
-        intent
-    });
-    json!(clean)
-}
-
-/// The steps of a plan of several. What was left out of the whole is left out of its parts.
-fn steps(plan: &Plan, arguments: &Value, redactor: &Redactor) -> Vec<Value> {
-    let step = |(number, step): (usize, &Step)| {
-        json!({
-            "tool": step.tool.to_string(),
-            "effect": step.effect,
-            "confirm": {"kind": step.need.kind, "strength": step.need.strength},
-            "intent": intent(step.intent.as_ref(), redactor),
-            "arguments": step_arguments(arguments, number),
-            "preview": preview_json(&step.preview),
-        })
-    };
-    plan.steps.iter().enumerate().map(step).collect()
-}
-
-fn step_arguments(arguments: &Value, number: usize) -> Value {
-    let own = arguments.get("steps").and_then(|steps| steps.get(number)?.get("args").cloned());
-    own.unwrap_or_default()
+    serde_json::to_value(views::plan(row, redactor, now)).unwrap_or_default()
 }
 
 #[cfg(test)]

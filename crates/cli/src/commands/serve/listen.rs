@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use countersign_core::config::Config;
 use countersign_core::refusal::{Code, Refusal};
-use countersign_desk::{Desk, DeskOptions, mount};
+use countersign_desk::{Desk, DeskOptions, mount, mount_alone};
 use countersign_gateway::house::House;
 use countersign_store::Store;
 use countersign_wire::serve::listen_http;
@@ -68,11 +68,13 @@ impl Listeners {
         // Only `countersign open` needs it, and says so when it is missing.
         let _ = store.set_desk_url(&url).await;
         banner(&format!("desk at {url}/ (countersign open signs you in)"));
-        let router = mount(&desk);
         match self.people.take() {
-            None => Some((desk, Some(router))),
+            None => {
+                let router = mount(&desk);
+                Some((desk, Some(router)))
+            }
             Some(listener) => {
-                tokio::spawn(listen_http(listener, router, std::future::pending()));
+                tokio::spawn(listen_http(listener, mount_alone(&desk), std::future::pending()));
                 Some((desk, None))
             }
         }

@@ -3,13 +3,14 @@
 use countersign_core::digest::Digest;
 use countersign_core::ids::FullName;
 use countersign_core::refusal::{Code, Refusal};
+use countersign_desk::views;
 use countersign_store::{Definition, Pin, PinState, StoreUrl};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Outcome, Trouble};
 use crate::commands::plans::sheet;
-use crate::output::{BOLD, DIM, GOOD, Voice, WARN, exact, paint, shown, visible};
+use crate::output::{BOLD, DIM, GOOD, Voice, WARN, paint, shown, visible};
 use crate::person::{diff, value};
 use crate::records;
 
@@ -68,16 +69,5 @@ pub(super) fn looked_at(pin: &Pin) -> Digest {
 
 /// A pin for programs.
 pub(super) fn describe(pin: &Pin) -> Value {
-    let of = |one: &Definition| json!({"fingerprint": one.fingerprint, "definition": one.definition});
-    let now = pin.candidate.as_ref().unwrap_or(&pin.pinned);
-    json!({
-        "name": format!("{}:{}", pin.upstream, pin.tool),
-        "pin": pin.state.as_str(),
-        "accepted": (pin.state != PinState::Pending).then(|| of(&pin.pinned)),
-        "candidate": (pin.state != PinState::Accepted).then(|| of(now)),
-        "first_seen_at": exact(pin.first_seen),
-        "changed_at": exact(pin.changed),
-        "decided_at": pin.decided.map(exact),
-        "decided_by": pin.decided_by,
-    })
+    json!(views::pin(pin))
 }

@@ -2,14 +2,12 @@
 
 use anstyle::Style;
 use clap::Args;
-use countersign_core::config::{self, Config, ExplainInput, Explained};
+use countersign_core::config::Config;
 use countersign_core::effect::Effect;
-use countersign_core::intent::Variant;
-use countersign_core::rules::Field;
+use countersign_desk::views;
 use countersign_gateway::catalog::{Listed, Stand};
 use countersign_gateway::search::Query;
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::answer::{Answer, Outcome};
 use crate::cli::Cli;
@@ -103,7 +101,7 @@ fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: Voice) -> An
     let mut tools = Vec::new();
     let mut odd = 0;
     for (listed, score) in found {
-        let explained = explained(listed, config);
+        let explained = views::explained(listed, config);
         odd += usize::from(!listed.flags.is_empty());
         let (stands, style) = stands(listed);
         let flags = if listed.flags.is_empty() { String::new() } else { plural(listed.flags.len(), "flag") };
@@ -113,11 +111,11 @@ fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: Voice) -> An
             (listed.outlook.kind.to_string(), Style::new()),
             (listed.outlook.strength.to_string(), Style::new()),
             (stands.to_owned(), style),
-            (deciding_rule(&explained).unwrap_or_default(), DIM),
+            (views::deciding_rule(&explained).unwrap_or_default(), DIM),
             (flags, WARN),
             (first_line(listed.tool.description()), DIM),
         ]);
-        tools.push(describe(listed, &explained, *score));
+        tools.push(json!(views::tool(listed, &explained, *score)));
     }
     let text = match (found.is_empty(), voice.is_watched()) {
         (true, true) => format!("{}\n", paint(DIM, "no tools")),
@@ -132,30 +130,14 @@ fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: Voice) -> An
     answer
 }
 
-/// Where a tool stands, in a word.
+/// Where a tool stands, in a word and its colour.
 pub(super) fn stands(listed: &Listed) -> (&'static str, Style) {
-    match &listed.standing {
-        Stand::Accepted => ("accepted", GOOD),
-        Stand::Changed(_) => ("changed", BAD),
-        Stand::Quarantined(withheld) if withheld.reason == "tool_new" => ("new", WARN),
-        Stand::Quarantined(_) => ("withheld", BAD),
-    }
-}
-
-/// What the law makes of a call of it, as far as that is known without arguments.
-pub(super) fn explained(listed: &Listed, config: &Config) -> Explained {
-    let mut input = ExplainInput::of(listed.tool.full_name(), Timestamp::now());
-    input.annotations = listed.tool.definition.get("annotations").and_then(Value::as_object).cloned();
-    config::explain(config, &input)
-}
-
-/// The rule that decided what a person would ask about first.
-fn deciding_rule(explained: &Explained) -> Option<String> {
-    let rule = |field: Field| {
-        let decided = explained.decided.iter().find(|decided| decided.field == field);
-        decided.and_then(|decided| decided.rule.clone())
+    let style = match &listed.standing {
+        Stand::Accepted => GOOD,
+        Stand::Quarantined(withheld) if withheld.reason == "tool_new" => WARN,
+        Stand::Changed(_) | Stand::Quarantined(_) => BAD,
     };
-    [Field::Deny, Field::Confirm, Field::Strength, Field::Effect, Field::Role].into_iter().find_map(rule)
+    (views::stands(listed), style)
 }
 
 fn first_line(text: &str) -> String {
@@ -163,35 +145,4 @@ fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let cut: String = line.chars().take(LONGEST).collect();
     if cut.len() < text.len() { format!("{}…", cut.trim_end()) } else { cut }
-}
-
-/// A tool for programs.
-pub(super) fn describe(listed: &Listed, explained: &Explained, score: Option<f64>) -> Value {
-    let (stands, _) = stands(listed);
-    let why = match &listed.standing {
-        Stand::Quarantined(withheld) => Some(json!({"reason_code": withheld.reason, "why": withheld.why})),
-        Stand::Accepted | Stand::Changed(_) => None,
-    };
-    let mut value = json!({
-        "name": listed.tool.full_name().to_string(),
-        "server": listed.tool.upstream,
-        "description": listed.tool.description(),
-        "effect": listed.outlook.effect,
-        "because": listed.outlook.because,
-        "confirm": listed.outlook.kind,
-        "strength": listed.outlook.strength,
-        "conditional": listed.outlook.conditional,
-        "call_with": Variant::for_effect(listed.outlook.effect).call_tool(),
-        "rule": deciding_rule(explained),
-        "denied": listed.outlook.denied,
-        "role": listed.outlook.role,
-        "pin": stands,
-        "withheld": why,
-        "flags": listed.flags,
-        "fingerprint": listed.tool.fingerprint,
-    });
-    if let (Some(score), Some(members)) = (score, value.as_object_mut()) {
-        members.insert("score".into(), json!(score));
-    }
-    value
 }

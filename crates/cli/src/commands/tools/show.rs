@@ -5,10 +5,11 @@ use countersign_core::config::Explained;
 use countersign_core::ids::FullName;
 use countersign_core::intent::Variant;
 use countersign_core::refusal::{Code, Refusal};
+use countersign_desk::views;
 use countersign_gateway::catalog::{Listed, Stand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::list::{describe, explained, stands};
+use super::list::stands;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::commands::plans::sheet::effect_style;
@@ -36,13 +37,11 @@ pub(crate) fn run(name: &FullName, cli: &Cli, voice: Voice) -> Outcome {
             refused.next = Some("countersign tools list".into());
             return Err(Trouble::from(refused));
         };
-        let explained = explained(listed, &blueprint.config);
-        let mut described = describe(listed, &explained, None);
-        if let Some(members) = described.as_object_mut() {
-            members.insert("definition".into(), Value::Object(listed.tool.definition.clone()));
-        }
+        let explained = views::explained(listed, &blueprint.config);
+        let mut described = views::tool(listed, &explained, None);
+        described.definition = Some(listed.tool.definition.clone());
         Ok(Answer::text(text(listed, &explained))
-            .with("tool", described)
+            .with("tool", json!(described))
             .with("decided", serde_json::to_value(&explained.decided).unwrap_or_default()))
     })
 }

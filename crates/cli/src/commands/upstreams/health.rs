@@ -1,8 +1,8 @@
 //! `countersign upstreams list` and `upstreams test`: each upstream is started, asked for its tools, and ended again.
 
 use anstyle::Style;
-use countersign_core::config::{Upstream as Written, UpstreamKind};
 use countersign_core::refusal::{Code, Refusal};
+use countersign_desk::views;
 use countersign_gateway::house::House;
 use countersign_gateway::upstreams::{Condition, Health};
 use serde_json::{Value, json};
@@ -121,39 +121,23 @@ fn look(blueprint: &Blueprint, house: &House) -> Vec<Seen> {
     let seen = blueprint.config.upstreams.iter().filter_map(|written| {
         let (accepted, withheld) = catalog.counts(&written.id);
         let health = upstreams.get(&written.id)?.health();
-        Some(Seen { name: written.id.to_string(), kind: kind(written), health, accepted, withheld })
+        Some(Seen { name: written.id.to_string(), kind: views::runs_as(written), health, accepted, withheld })
     });
     seen.collect()
 }
 
-/// How it runs, with what stands for a secret left standing.
-fn kind(written: &Written) -> String {
-    match &written.kind {
-        UpstreamKind::Stdio { command, args, .. } => {
-            let words: Vec<String> = std::iter::once(command).chain(args).map(|word| word.shown()).collect();
-            words.join(" ")
-        }
-        UpstreamKind::Http { url, .. } => url.shown(),
-        UpstreamKind::Command { tools, .. } => plural(tools.len(), "command tool"),
-        UpstreamKind::Native { kind, .. } => format!("native {kind}"),
-    }
-}
-
 fn condition(health: &Health) -> (&'static str, Style) {
-    match health.condition {
-        Condition::Idle => ("idle", DIM),
-        Condition::Starting => ("starting", WARN),
-        Condition::Up => ("up", GOOD),
-        Condition::Down(_) => ("down", BAD),
-    }
+    let style = match health.condition {
+        Condition::Idle => DIM,
+        Condition::Starting => WARN,
+        Condition::Up => GOOD,
+        Condition::Down(_) => BAD,
+    };
+    (views::condition(health), style)
 }
 
 fn why(health: &Health) -> Option<String> {
-    match &health.condition {
-        Condition::Down(why) => Some(why.clone()),
-        Condition::Starting => Some("it has not answered in time".to_owned()),
-        Condition::Idle | Condition::Up => None,
-    }
+    views::why_down(health)
 }
 
 fn server(health: &Health) -> String {
@@ -163,17 +147,5 @@ fn server(health: &Health) -> String {
 }
 
 fn describe(one: &Seen) -> Value {
-    json!({
-        "name": one.name,
-        "runs": one.kind,
-        "state": condition(&one.health).0,
-        "why": why(&one.health),
-        "tools": one.accepted,
-        "withheld": one.withheld,
-        "restarts": one.health.restarts,
-        "era": one.health.era,
-        "protocol": one.health.version,
-        "server": one.health.server_info,
-        "stderr_tail": one.health.stderr_tail,
-    })
+    json!(views::upstream(&one.name, one.kind.clone(), &one.health, (one.accepted, one.withheld)))
 }

@@ -1,0 +1,202 @@
+//! The desk through the real binary: a person approves, runs and rejects over REST what an agent asked for over MCP, signs in with
+//! `countersign open`, and finds the desk at an address of its own where the configuration says so.
+
+use std::time::Duration;
+
+use countersign_core::role::Role;
+use serde_json::{Value, json};
+
+use super::client::{Host, Way};
+use super::http;
+use super::scene::Scene;
+
+const CONFIG: &str =
+    "[gateway]\nmode = \"execute\"\n[[rules]]\nmatch = \"notes:erase_all\"\nstrength = \"human\"\n";
+
+fn erase(id: &str, extra: &str) -> String {
+    format!(
+        r#"{{"name":"notes:erase_all","args":{{"id":"{id}"}},"intent":{{"operation_type":"destructive"}}{extra}}}"#
+    )
+}
+
+/// A person with a credential, at a desk.
+struct Person {
+    address: String,
+    secret: String,
+}
+
+impl Person {
+    fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let headers = [
+            ("Authorization".to_owned(), format!("Bearer {}", self.secret)),
+            ("Content-Type".to_owned(), "application/json".to_owned()),
+        ];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = http::send(&self.address, method, &format!("/api/v1{path}"), &headers, &body).unwrap();
+        (answer.status, serde_json::from_str(&answer.text().unwrap()).unwrap_or_default())
+    }
+
+    #[track_caller]
+    fn data(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, mut answer) = self.ask(method, path, body);
+        assert_eq!(status, 200, "{method} {path}: {answer}");
+        answer["data"].take()
+    }
+}
+
+fn person(scene: &Scene) -> Person {
+    Person { address: scene.gateway().address(), secret: scene.credential("ada", Role::Human, "{}") }
+}
+
+#[test]
+fn approve_and_run_executes_the_frozen_plan_and_the_agent_finds_the_result() {
+    let mut scene = Scene::open(Way::HttpLegacy, CONFIG);
+    let ada = person(&scene);
+    let line = scene.line(Host::None);
+    let asked = scene.call(&line, "call_tool_destructive", &erase("a", ""));
+    let plan = asked.data()["plan_id"].as_str().unwrap().to_owned();
+    let link = asked.data()["approve_url"].as_str().unwrap();
+    assert_eq!(link, format!("http://{}/plans/{plan}", ada.address));
+    let done = ada.data("POST", &format!("/plans/{plan}/approve"), json!({"run": true}));
+    assert_eq!((&done["state"], &done["approval"]["rail"]), (&json!("done"), &json!("page")), "{done}");
+    assert_eq!(scene.reached(), [("erase_all".to_owned(), json!({"id": "a"}))]);
+    let found = scene.call(&line, "get_plan", &format!(r#"{{"plan_id":"{plan}"}}"#));
+    assert_eq!(found.data()["plan"]["state"], "done");
+    assert!(found.data()["plan"]["result"]["content"].is_array(), "{}", found.text);
+    // The token of the agent is as spent as any.
+    let token = asked.data()["confirm_token"].as_str().unwrap();
+    let again = erase("a", &format!(r#","confirm_token":"{token}","yes":true"#));
+    assert_eq!(scene.call(&line, "call_tool_destructive", &again).code(), Some("E_CONFIRM_TOKEN_USED"));
+    assert!(scene.reached().is_empty(), "it ran once");
+    scene.finish(vec![line]);
+}
+
+#[test]
+fn a_call_that_waits_gets_the_result_of_the_plan_that_was_run_from_the_desk() {
+    let mut scene = Scene::open(Way::HttpLegacy, CONFIG);
+    let ada = person(&scene);
+    let line = scene.line(Host::None);
+    let plan = scene.call(&line, "call_tool_destructive", &erase("w", "")).data()["plan_id"].clone();
+    let path = format!("/plans/{}/approve", plan.as_str().unwrap());
+    let reply = std::thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| line.call("call_tool_destructive", &erase("w", r#","wait_seconds":30"#)));
+        std::thread::sleep(Duration::from_millis(400));
+        let done = ada.data("POST", &path, json!({"run": true}));
+        assert_eq!(done["state"], "done", "{done}");
+        waiting.join().unwrap()
+    });
+    assert!(scene.heed(reply).ran());
+    assert_eq!(scene.reached().len(), 1, "once, whoever was first");
+    scene.finish(vec![line]);
+}
+
+#[test]
+fn steps_are_taken_out_and_the_agent_is_told() {
+    let mut scene = Scene::open(Way::HttpLegacy, CONFIG);
+    let ada = person(&scene);
+    let line = scene.line(Host::None);
+    let step = |id: &str| {
+        format!(
+            r#"{{"name":"notes:erase_all","args":{{"id":"{id}"}},"intent":{{"operation_type":"destructive"}}}}"#
+        )
+    };
+    let series = format!(r#"{{"title":"tidy up","steps":[{},{},{}]}}"#, step("1"), step("2"), step("3"));
+    let asked = scene.call(&line, "draft_plan", &series);
+    let plan = asked.data()["plan_id"].as_str().unwrap().to_owned();
+    for bad in
+        [json!({"remove": []}), json!({"remove": [0]}), json!({"remove": [4]}), json!({"remove": [1, 2, 3]})]
+    {
+        assert_eq!(ada.ask("POST", &format!("/plans/{plan}/steps"), bad.clone()).0, 400, "{bad}");
+    }
+    let before = ada.data("GET", &format!("/plans/{plan}"), Value::Null)["plan"]["plan_hash"].clone();
+    let left = ada.data("POST", &format!("/plans/{plan}/steps"), json!({"remove": [2]}));
+    assert_eq!(left["plan"]["steps"].as_array().unwrap().len(), 2);
+    assert_ne!(left["plan"]["plan_hash"], before);
+    let stale = ada.ask("POST", &format!("/plans/{plan}/approve"), json!({"plan_hash": before}));
+    assert_eq!(stale.0, 409, "what was looked at is no more: {}", stale.1);
+    ada.data("POST", &format!("/plans/{plan}/approve"), json!({"plan_hash": left["plan"]["plan_hash"]}));
+    let token = asked.data()["confirm_token"].as_str().unwrap();
+    let run = format!(r#"{{"plan_id":"{plan}","confirm_token":"{token}","yes":true}}"#);
+    let ran = scene.call(&line, "run_plan", &run);
+    assert_eq!(ran.data()["removed_steps"], json!([{"step": 2, "tool": "notes:erase_all"}]), "{}", ran.text);
+    let ids: Vec<Value> = scene.reached().into_iter().map(|(_, args)| args["id"].clone()).collect();
+    assert_eq!(ids, [json!("1"), json!("3")]);
+    scene.finish(vec![line]);
+}
+
+#[test]
+fn a_rejection_reaches_the_agent_and_an_agents_credential_decides_nothing() {
+    let mut scene = Scene::open(Way::HttpModern, CONFIG);
+    let ada = person(&scene);
+    let bot = Person { address: ada.address.clone(), secret: scene.credential("bot", Role::Agent, "{}") };
+    let line = scene.line(Host::None);
+    let asked = scene.call(&line, "call_tool_destructive", &erase("r", ""));
+    let plan = asked.data()["plan_id"].as_str().unwrap().to_owned();
+    for word in ["approve", "reject"] {
+        let (status, answer) = bot.ask("POST", &format!("/plans/{plan}/{word}"), Value::Null);
+        assert_eq!((status, &answer["error"]["code"]), (403, &json!("E_ROLE_FORBIDDEN")));
+    }
+    ada.data("POST", &format!("/plans/{plan}/reject"), json!({"note": "archive it instead"}));
+    let token = asked.data()["confirm_token"].as_str().unwrap();
+    let again = erase("r", &format!(r#","confirm_token":"{token}","yes":true"#));
+    let refused = scene.call(&line, "call_tool_destructive", &again);
+    assert_eq!(refused.code(), Some("E_APPROVAL_REJECTED"));
+    assert!(refused.text.contains("archive it instead"), "{}", refused.text);
+    let tries = scene.rows().iter().filter(|row| row["code"] == "E_ROLE_FORBIDDEN").count();
+    assert_eq!(tries, 2, "each try is a row");
+    assert!(scene.reached().is_empty());
+    scene.finish(vec![line]);
+}
+
+#[test]
+fn open_gives_a_link_that_signs_in_once() {
+    let scene = Scene::open(Way::HttpLegacy, CONFIG);
+    let address = scene.gateway().address();
+    let told = scene.world.run(&["open", "--json", "--path", "/activity"]);
+    let data = told.envelope()["data"].clone();
+    let link = data["link"].as_str().unwrap_or_else(|| panic!("{told}"));
+    let code =
+        link.strip_prefix(&format!("http://{address}/activity#code=")).unwrap_or_else(|| panic!("{link}"));
+    let headers: Vec<(String, String)> = [
+        ("Origin", format!("http://{address}")),
+        ("Sec-Fetch-Site", "same-origin".to_owned()),
+        ("Content-Type", "application/json".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec();
+    let body = json!({"code": code}).to_string();
+    let exchange = || http::send(&address, "POST", "/api/v1/session", &headers, &body).unwrap();
+    let first = exchange();
+    let cookie = first.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!((first.status, exchange().status), (200, 401));
+    let me = http::send(&address, "GET", "/api/v1/me", &[("Cookie".to_owned(), cookie)], "").unwrap();
+    assert_eq!(me.status, 200);
+    let page = http::send(&address, "GET", "/plans/pln_x", &[], "").unwrap();
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    scene.finish(vec![]);
+}
+
+#[test]
+fn desk_listen_moves_page_and_rest() {
+    let config = format!("{CONFIG}[desk]\nlisten = \"127.0.0.1:0\"\n");
+    let mut scene = Scene::open(Way::HttpLegacy, &config);
+    let hosts = scene.gateway().address();
+    let told = scene.gateway().told().text();
+    let desk = told
+        .lines()
+        .find_map(|line| line.strip_prefix("desk at http://"))
+        .unwrap_or_else(|| panic!("{told}"));
+    let desk = desk.split('/').next().unwrap().to_owned();
+    assert_ne!(desk, hosts);
+    let ada = Person { address: desk.clone(), secret: scene.credential("ada", Role::Human, "{}") };
+    assert_eq!(ada.ask("GET", "/me", Value::Null).0, 200);
+    let elsewhere = Person { address: hosts, secret: ada.secret.clone() };
+    assert_eq!(elsewhere.ask("GET", "/me", Value::Null).0, 404);
+    assert_eq!(http::send(&desk, "POST", "/mcp", &[], "{}").unwrap().status, 404);
+    assert_eq!(http::send(&desk, "GET", "/healthz", &[], "").unwrap().status, 200);
+    let line = scene.line(Host::None);
+    let asked = scene.call(&line, "call_tool_destructive", &erase("d", ""));
+    assert!(asked.data()["approve_url"].as_str().unwrap().starts_with(&format!("http://{desk}/plans/")));
+    scene.finish(vec![line]);
+}
