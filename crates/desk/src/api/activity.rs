@@ -46,7 +46,7 @@ pub(crate) struct Wanted {
     plan_id: Option<String>,
     /// With which code.
     code: Option<String>,
-    /// With this text somewhere.
+    /// With this text somewhere. One page looks at 10,000 rows: it may be short or empty, and its cursor goes on.
     q: Option<String>,
     /// Not before this moment.
     start_time: Option<String>,
@@ -59,6 +59,9 @@ pub(crate) struct Wanted {
     /// Where the page before ended.
     cursor: Option<String>,
 }
+
+/// How many rows one page looks at for a text: an answer in time, and a cursor to go on.
+const LOOK: u32 = 10_000;
 
 /// Reads a moment.
 fn moment(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
@@ -95,6 +98,7 @@ impl Wanted {
             end_time: moment("end_time", self.end_time.as_deref())?,
             limit: Some(limit(self.limit, 50)?),
             cursor,
+            look: Some(LOOK),
         })
     }
 }
@@ -275,7 +279,7 @@ pub(crate) async fn export(
         end_time: asked.end_time,
         ..Wanted::default()
     };
-    let filter = Filter { limit: None, ..wanted.filter()? };
+    let filter = Filter { limit: None, look: None, ..wanted.filter()? };
     let export = desk.house.store.export(filter, format);
     let mut response = Response::new(Stream::from_stream(pieces(export)));
     let headers = response.headers_mut();

@@ -84,7 +84,14 @@ impl Conduct<'_> {
             if let Some(answer) = self.ran_elsewhere(&holding.plan_id).await {
                 return answer;
             }
-            return self.bring_back(draft, &token).await;
+            let answer = self.bring_back(draft, &token).await;
+            // A person who agreed may have been faster to run it, too: then its result is the answer.
+            let is_spent =
+                answer.error().is_some_and(|error| error["code"] == Code::ConfirmTokenUsed.as_str());
+            return match is_spent {
+                true => self.ran_elsewhere(&holding.plan_id).await.unwrap_or(answer),
+                false => answer,
+            };
         }
         let again = Again { door: draft.call.door, params: self.rest.as_deref() };
         let envelope = self.ask_for(&plan, &holding, &token, law, draft.warnings);

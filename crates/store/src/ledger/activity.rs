@@ -14,6 +14,7 @@ use super::row::{COLUMNS, Row, decode};
 use crate::Store;
 use crate::engine::{Cell, Dialect, cells};
 use crate::fault::StoreFault;
+use crate::readers::View;
 
 /// Where a page ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,9 @@ pub struct Filter {
     pub limit: Option<u32>,
     /// Where the page before ended.
     pub cursor: Option<Cursor>,
+    /// With a text: how many rows one page looks at, so that nobody waits for a text that is nowhere. A page may be short or
+    /// empty then, and its cursor goes on. All rows where none is given.
+    pub look: Option<u32>,
 }
 
 /// Some rows, and where to go on.
@@ -106,9 +110,10 @@ impl Store {
 
 pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<Page, StoreFault> {
     let limit = filter.limit.unwrap_or(50).clamp(1, 1000);
-    let rows = store
+    let (rows, bound) = store
         .read(move |view| {
-            let (conditions, values) = conditions(&filter, order, view.dialect());
+            let bound = bound(view, &filter, order)?;
+            let (conditions, values) = conditions(&filter, bound.as_ref(), order, view.dialect());
             let direction = match order {
                 Order::Newest => "DESC",
                 Order::Oldest => "ASC",
@@ -118,20 +123,43 @@ pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<
                 "SELECT {COLUMNS} FROM ledger {conditions} ORDER BY id {direction} LIMIT {}",
                 limit + 1
             );
-            view.query(&sql, &values)?.into_iter().map(decode).collect::<Result<Vec<Row>, _>>()
+            let rows = view.query(&sql, &values)?.into_iter().map(decode).collect::<Result<Vec<Row>, _>>()?;
+            Ok((rows, bound))
         })
         .await?;
     let limit = limit as usize;
     let more = rows.len() > limit;
     let mut rows = rows;
     rows.truncate(limit);
-    let next_cursor = rows.last().filter(|_| more).map(|row| Cursor(row.id.clone()));
+    let last = rows.last().filter(|_| more).map(|row| Cursor(row.id.clone()));
+    // A page that is not full may have stopped looking before the end.
+    let next_cursor = last.or_else(|| bound.filter(|_| !more).map(Cursor));
     Ok(Page { rows, next_cursor })
 }
 
+/// How far down a page looks for its text; none where it may look at everything, or that is not so much.
+fn bound(view: &mut View<'_>, filter: &Filter, order: Order) -> Result<Option<LedgerId>, StoreFault> {
+    let (Some(look), Some(_), Order::Newest) = (filter.look, &filter.q, order) else { return Ok(None) };
+    let span = Filter { cursor: filter.cursor.clone(), end_time: filter.end_time, ..Filter::default() };
+    let (conditions, values) = conditions(&span, None, order, view.dialect());
+    let sql = format!("SELECT id FROM ledger {conditions} ORDER BY id DESC LIMIT 1 OFFSET {look}");
+    let found = view.one(&sql, &values)?.map(|mut found| found.text()).transpose()?;
+    let beyond = filter.start_time.map(|from| LedgerId::mint(from, 0));
+    // What lies before the wanted time is not looked at anyway.
+    Ok(found.map(LedgerId::new).filter(|bound| beyond.is_none_or(|beyond| *bound > beyond)))
+}
+
 /// `WHERE …` and its values.
-fn conditions(filter: &Filter, order: Order, dialect: Dialect) -> (String, Vec<Cell>) {
+fn conditions(
+    filter: &Filter,
+    bound: Option<&LedgerId>,
+    order: Order,
+    dialect: Dialect,
+) -> (String, Vec<Cell>) {
     let mut all = Conditions::default();
+    if let Some(bound) = bound {
+        all.add("id >= ?", bound.as_str());
+    }
     all.equal("kind", filter.kind.map(RowKind::as_str));
     all.equal("status", filter.status.map(RowStatus::as_str));
     all.equal("upstream", filter.server.as_ref().map(UpstreamId::as_str));

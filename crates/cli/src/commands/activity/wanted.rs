@@ -94,6 +94,7 @@ impl Wanted {
             end_time: moment(&self.until),
             limit: None,
             cursor: None,
+            look: None,
         }
     }
 }
