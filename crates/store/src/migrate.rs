@@ -38,6 +38,12 @@ const STEPS: &[Step] = &[
         sqlite: include_str!("../migrations/sqlite/0004-memory.sql"),
         postgres: include_str!("../migrations/postgres/0004-memory.sql"),
     },
+    Step {
+        version: 5,
+        name: "roles",
+        sqlite: include_str!("../migrations/sqlite/0005-roles.sql"),
+        postgres: include_str!("../migrations/postgres/0005-roles.sql"),
+    },
 ];
 
 /// The newest version this program knows.
