@@ -43,7 +43,7 @@ async fn plans_are_heard_of_and_missed_rows_are_told() {
     scene.hold(&plan("E", Kind::Preview, json!({"workspace": "e"}))).await;
     let seen = until(&mut page, "plan.pending").await;
     assert!(seen.contains("\"plan_id\":\"pln_E\""), "{seen}");
-    let last = seen.lines().filter_map(|line| line.strip_prefix("id: ")).last().unwrap().to_owned();
+    let last = seen.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
     drop(page);
     scene.ask("post", "/plans/pln_E/approve", None).await.data();
     let mut again = listen(&scene, Some(&last)).await;

@@ -166,9 +166,8 @@ impl Scene {
         self.send(request.body(body).unwrap()).await
     }
 
-    #[track_caller]
-    pub(crate) fn get<'s>(&'s self, path: &'s str) -> impl Future<Output = Value> + 's {
-        async move { self.ask("get", path, None).await.data() }
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.ask("get", path, None).await.data()
     }
 
     /// A code as `countersign open` makes one.

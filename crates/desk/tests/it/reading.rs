@@ -1,6 +1,9 @@
 //! What each route tells, and what it does with what can't be read.
 
 use countersign_core::confirm::Kind;
+use countersign_core::record::{RowKind, RowStatus};
+use countersign_store::{Entry, Filter};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kit::{HOST, Scene, plan};
@@ -172,4 +175,25 @@ async fn a_secret_is_told_once() {
     assert_eq!(scene.ask("delete", &format!("/credentials/{id}"), None).await.status, 200);
     assert_eq!(scene.ask("delete", &format!("/credentials/{id}"), None).await.status, 404);
     assert_eq!(scene.ask_as(secret, "get", "/me", None).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_text_is_looked_for_page_by_page() {
+    let scene = Scene::open().await;
+    for number in 0..35 {
+        let fact = if number == 2 { "needle" } else { "hay" };
+        let row = Entry::new(RowKind::System, RowStatus::Success).with_fact("what", fact);
+        scene.store.append(row, Timestamp::now()).await.unwrap();
+    }
+    let (mut found, mut pages, mut cursor) = (0, 0, None);
+    loop {
+        let filter = Filter { q: Some("needle".into()), look: Some(10), cursor, ..Filter::default() };
+        let page = scene.store.activity(filter).await.unwrap();
+        (found, pages, cursor) = (found + page.rows.len(), pages + 1, page.next_cursor);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, 1, "however far down it is");
+    assert!(pages > 2, "{pages}");
 }

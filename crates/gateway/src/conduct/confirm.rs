@@ -9,11 +9,11 @@ use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::Style;
-use countersign_core::record::{CallRecord, RowStatus};
+use countersign_core::record::{CallRecord, RowKind, RowStatus};
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::suggest::Moment;
-use countersign_store::{Entry, HoldRefused, Holding};
+use countersign_store::{Entry, Filter, HoldRefused, Holding, Row};
 use countersign_wire::raw;
 use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
@@ -86,8 +86,8 @@ impl Conduct<'_> {
             }
             let answer = self.bring_back(draft, &token).await;
             // A person who agreed may have been faster to run it, too: then its result is the answer.
-            let is_spent =
-                answer.error().is_some_and(|error| error["code"] == Code::ConfirmTokenUsed.as_str());
+            let code = answer.error().and_then(|error| error.get("code")?.as_str().map(str::to_owned));
+            let is_spent = code.as_deref() == Some(Code::ConfirmTokenUsed.as_str());
             return match is_spent {
                 true => self.ran_elsewhere(&holding.plan_id).await.unwrap_or(answer),
                 false => answer,
@@ -203,8 +203,12 @@ impl Conduct<'_> {
             row = self.house.plan(id).await.ok().flatten()?;
         }
         let result = raw::from_text(row.result.as_deref()?)?;
-        let ledger = row.ledger_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
-        let facts = super::facts(Some(id.as_str()), ledger, row.plan.effect, Mode::Execute, &[]);
+        // The row of the outcome, as whoever runs a call is told it.
+        let filter = Filter { kind: Some(RowKind::Call), plan_id: Some(id.clone()), ..Filter::default() };
+        let rows = self.house.store.activity(filter).await.ok()?.rows;
+        let ended = |row: &&Row| matches!(row.status, RowStatus::Success | RowStatus::Error);
+        let ledger = rows.iter().find(ended).map(|row| row.id.as_str().to_owned()).unwrap_or_default();
+        let facts = super::facts(Some(id.as_str()), &ledger, row.plan.effect, Mode::Execute, &[]);
         Some(Answer::Upstream(crate::answer::with_meta(result, &facts)))
     }
 

@@ -160,16 +160,24 @@ fn conditions(
     if let Some(bound) = bound {
         all.add("id >= ?", bound.as_str());
     }
-    all.equal("kind", filter.kind.map(RowKind::as_str));
-    all.equal("status", filter.status.map(RowStatus::as_str));
-    all.equal("upstream", filter.server.as_ref().map(UpstreamId::as_str));
-    all.equal("tool", filter.tool.as_ref().map(ToolName::as_str));
-    all.equal("intent_type", filter.intent_type.map(Effect::as_str));
-    all.equal("session", filter.session_id.as_ref().map(SessionId::as_str));
-    all.equal("principal", filter.principal.as_ref().map(PrincipalId::as_str));
-    all.equal("role", filter.role.map(Role::as_str));
-    all.equal("plan_id", filter.plan_id.as_ref().map(PlanId::as_str));
-    all.equal("code", filter.code.as_deref());
+    // What tells rows apart best stands first, and is what the walk follows; SQLite guesses without knowing how rows differ.
+    let equal = [
+        ("plan_id", filter.plan_id.as_ref().map(PlanId::as_str)),
+        ("session", filter.session_id.as_ref().map(SessionId::as_str)),
+        ("code", filter.code.as_deref()),
+        ("tool", filter.tool.as_ref().map(ToolName::as_str)),
+        ("principal", filter.principal.as_ref().map(PrincipalId::as_str)),
+        ("upstream", filter.server.as_ref().map(UpstreamId::as_str)),
+        ("intent_type", filter.intent_type.map(Effect::as_str)),
+        ("status", filter.status.map(RowStatus::as_str)),
+        ("kind", filter.kind.map(RowKind::as_str)),
+        ("role", filter.role.map(Role::as_str)),
+    ];
+    let given = equal.into_iter().filter_map(|(column, value)| Some((column, value?)));
+    for (place, (column, value)) in given.enumerate() {
+        let aside = if place > 0 && dialect == Dialect::Sqlite { "+" } else { "" };
+        all.add(&format!("{aside}{column} = ?"), value);
+    }
     if let Some(from) = filter.start_time {
         // The id bounds the walk, to the millisecond; the column decides, to the microsecond.
         all.add("id >= ?", LedgerId::mint(from, 0).as_str());
@@ -211,11 +219,6 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn equal(&mut self, column: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.add(&format!("{column} = ?"), value);
-        }
-    }
     fn add(&mut self, text: &str, value: impl Into<Cell>) {
         self.values.push(value.into());
         self.texts.push(text.replace('?', &format!("${}", self.values.len())));
