@@ -3,10 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-/// How long: a moment, or a minute where everything is run in full.
+/// How long: a moment, a minute where everything is run in full, or as many seconds as are asked for.
 pub(crate) fn span() -> Duration {
+    let asked = std::env::var("COUNTERSIGN_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let full = std::env::var_os("COUNTERSIGN_TEST_LONG").is_some();
-    if full { Duration::from_secs(60) } else { Duration::from_millis(1500) }
+    match asked {
+        Some(seconds) => Duration::from_secs(seconds),
+        None if full => Duration::from_secs(60),
+        None => Duration::from_millis(1500),
+    }
 }
 
 /// Runs a check on bent seeds; the input that fails is shown.
@@ -17,7 +22,8 @@ pub(crate) fn run(seeds: &[&[u8]], check: fn(&[u8])) {
     for seed in seeds {
         check(seed);
     }
-    while began.elapsed() < span() {
+    let span = span();
+    while began.elapsed() < span {
         let mut input = seeds[dice.below(seeds.len())].to_vec();
         for _ in 0..=dice.below(6) {
             bend(&mut dice, &mut input, seeds);
