@@ -12,6 +12,7 @@ mod glob;
 mod input;
 mod lint;
 mod native;
+mod outside;
 mod question;
 mod reading;
 mod rule;
@@ -30,6 +31,7 @@ pub use diagnostic::{Diagnostic, Problem, Severity};
 pub use explain::{Decided, Explained, ModeRow, Said, explain};
 pub use input::{Input, InputType, LeadingDash, Presence, Shape};
 pub use lint::lint;
+pub use outside::{Exposed, Guards, NotifySection, Proxy, TlsFiles, Webhook, exposure};
 pub use question::{ExplainInput, IntentInput};
 pub use rule::{Author, RuleOrigin};
 pub use sections::{
@@ -61,6 +63,8 @@ pub struct Config {
     pub limits: LimitsSection,
     /// `[desk]`.
     pub desk: DeskSection,
+    /// `[notify]`.
+    pub notify: NotifySection,
     /// `[upstreams.NAME]`, in the order of the file.
     pub upstreams: Vec<Upstream>,
     /// `[[rules]]`, and behind them what command tools say of themselves; compiled.
@@ -73,7 +77,7 @@ pub struct Config {
     pub files: Arc<Files>,
 }
 
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     "gateway",
     "intent",
     "intent_declaration",
@@ -81,6 +85,7 @@ const SECTIONS: [&str; 10] = [
     "ledger",
     "limits",
     "desk",
+    "notify",
     "upstreams",
     "rules",
     "tests",
@@ -170,6 +175,7 @@ fn read_whole(reader: &mut Reader<'_>, root: &Table) -> Config {
         ledger: sections::ledger(reader, root),
         limits: sections::limits(reader, root),
         desk: sections::desk(reader, root),
+        notify: outside::notify(reader, root),
         upstreams,
         origins,
         tests: cases::read_all(reader, root),
@@ -191,7 +197,8 @@ impl Config {
         let mut found = Vec::new();
         let files = Arc::clone(&self.files);
         let upstreams = self.upstreams.iter_mut().flat_map(Upstream::templates);
-        for template in std::iter::once(&mut self.gateway.store).chain(upstreams) {
+        let notified = self.notify.templates();
+        for template in std::iter::once(&mut self.gateway.store).chain(upstreams).chain(notified) {
             template.settle(&files, look_up, &mut found);
         }
         if found.is_empty() { Ok(self) } else { Err(found) }

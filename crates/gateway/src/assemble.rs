@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::house::{House, Upstreams};
 use crate::law::Law;
+use crate::notify::Hooks;
 use crate::relist::{Ear, Keeper, Reach, Terms};
 use crate::runs::Runs;
 use crate::upstreams::Upstream;
@@ -67,6 +68,7 @@ impl Law {
             ttl: config.confirm.ttl,
             timeout: USUAL_TIMEOUT,
             config: Arc::new(config.clone()),
+            hooks: Hooks::of(config, &around.ambient, around.folder.clone()),
             desk_url: around.desk_url.clone(),
             aliases: config.gateway.aliases.clone(),
             suggest: suggested(config),

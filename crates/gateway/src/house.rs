@@ -14,7 +14,7 @@ use countersign_core::redact::Redactor;
 use countersign_store::{PlanFilter, PlanRow, Setter, Shared, Store, StoreFault};
 use countersign_wire::serve::Session;
 use jiff::Timestamp;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::catalog::Catalog;
 use crate::law::Law;
@@ -52,6 +52,8 @@ pub struct House {
     pub finished: Finished,
     /// What is counted.
     pub metrics: Metrics,
+    /// Room for notices under way.
+    pub notices: Arc<Semaphore>,
     modes: Mutex<HashMap<(PrincipalId, SessionId), Mode>>,
     decided: broadcast::Sender<Option<PlanId>>,
     settled: watch::Sender<bool>,
@@ -74,6 +76,7 @@ impl House {
             schemas: Schemas::default(),
             finished: Finished::default(),
             metrics: Metrics::default(),
+            notices: crate::notify::room(),
             modes: Mutex::new(HashMap::new()),
             decided: broadcast::channel(256).0,
             settled: watch::Sender::new(false),

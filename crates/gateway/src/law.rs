@@ -10,6 +10,8 @@ use countersign_core::intent::Strictness;
 use countersign_core::mode::Mode;
 use countersign_core::rules::RuleSet;
 
+use crate::notify::Hooks;
+
 /// What the configuration says about deciding.
 #[derive(Debug)]
 pub struct Law {
@@ -29,6 +31,8 @@ pub struct Law {
     pub timeout: Duration,
     /// The configuration it was read from, for whoever explains it.
     pub config: Arc<Config>,
+    /// Whom to tell of a plan that waits.
+    pub hooks: Hooks,
     /// Where a person decides, for `approve_url`; none without a desk.
     pub desk_url: Option<String>,
     /// Other names of our own tools.

@@ -6,6 +6,7 @@ pub mod fault;
 pub mod frame;
 mod line;
 pub mod mirror;
+pub mod post;
 pub mod raw;
 pub mod serve;
 mod severity;

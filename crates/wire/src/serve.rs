@@ -10,6 +10,7 @@ mod listen;
 mod parking;
 mod session;
 mod stdio;
+mod tls;
 mod turns;
 
 use std::any::Any;
@@ -28,6 +29,7 @@ pub use self::parking::SealKey;
 pub(crate) use self::session::lock;
 pub use self::session::{Client, Gone, Saved, Session, SessionId};
 pub use self::stdio::{StdioOptions, serve_line, serve_stdio};
+pub use self::tls::{Certificate, listen_https};
 use crate::frame::{Limits, Notification, Reply, Request};
 use crate::mirror::Mirrors;
 use crate::raw::Raw;

@@ -1,7 +1,7 @@
 //! The upstream face: connect to an MCP server over stdio or HTTP, learn its era, send requests, hear its notifications.
 //! It never retries a request by itself and never decides whether one may be sent.
 
-mod address;
+pub(crate) mod address;
 mod child;
 mod connect;
 mod group;
@@ -12,7 +12,7 @@ mod pending;
 mod request;
 mod sse;
 mod stdio;
-mod transport;
+pub(crate) mod transport;
 
 use std::ffi::OsString;
 use std::future::Future;

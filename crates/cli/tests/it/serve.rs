@@ -12,6 +12,7 @@ mod http;
 mod injection;
 mod lists;
 mod memory;
+mod notify;
 mod pack;
 mod people;
 mod races;

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::diagnostic::{Problem, tick};
+use super::outside::{self, Guards, Proxy, TlsFiles};
 use super::reading::{Reader, Section};
 use super::template::{self, Gaps, Piece, Template};
 use super::tree::{Node, Table};
@@ -76,6 +77,19 @@ pub struct Gateway {
     pub agent_auth: AgentAuth,
     /// Other names of our own tools: the name, and the tool it means.
     pub aliases: Vec<(String, &'static str)>,
+    /// Names it is called by from elsewhere.
+    pub hosts: Vec<String>,
+    /// The certificate of its listener.
+    pub tls: Option<TlsFiles>,
+    /// What stands in front of it.
+    pub proxy: Proxy,
+}
+
+impl Gateway {
+    /// How its listener is guarded.
+    pub fn guards(&self) -> Guards<'_> {
+        Guards { agent_auth: self.agent_auth, tls: self.tls.as_ref(), proxy: self.proxy, hosts: &self.hosts }
+    }
 }
 
 /// Our own tools, which an alias may mean.
@@ -120,10 +134,14 @@ pub struct LimitsSection {
 }
 
 /// `[desk]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeskSection {
     /// Where page and REST listen, if not with the gateway.
     pub listen: Option<SocketAddr>,
+    /// Where people reach it, if not where it listens: another process, or a proxy in front of it.
+    pub url: Option<String>,
+    /// The certificate of its listener, if not the gateway's.
+    pub tls: Option<TlsFiles>,
 }
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7878);
@@ -143,15 +161,28 @@ fn table_of<'t>(reader: &mut Reader<'_>, root: &'t Table, name: &str, example: &
 }
 
 pub(super) fn gateway(reader: &mut Reader<'_>, root: &Table) -> Gateway {
-    const KEYS: [&str; 8] =
-        ["mode", "max_mode", "surface", "listen", "store", "unlisted", "agent_auth", "aliases"];
+    const KEYS: [&str; 11] = [
+        "mode",
+        "max_mode",
+        "surface",
+        "listen",
+        "store",
+        "unlisted",
+        "agent_auth",
+        "aliases",
+        "hosts",
+        "tls",
+        "behind_proxy",
+    ];
     let table = table_of(reader, root, "gateway", "{ mode = \"ask\" }");
     let mut section = Section::open(reader, table, "`[gateway]`", &KEYS);
     let mode = section.word("mode", "\"ask\"").unwrap_or(Mode::Ask);
     let max_mode = section.word("max_mode", "\"execute\"").unwrap_or(Mode::Execute);
     let surface = section.word("surface", "\"router\"").unwrap_or(Surface::Router);
     let unlisted = section.word("unlisted", "\"deny\"").unwrap_or(Unlisted::Govern);
-    let agent_auth = section.word("agent_auth", "\"required\"").unwrap_or(AgentAuth::LoopbackOpen);
+    let behind = section.truth("behind_proxy", "true").unwrap_or(false);
+    let proxy = if behind { Proxy::InFront } else { Proxy::None };
+    let agent_auth = agent_auth(&mut section, proxy);
     if let Some(node) = table.get("mode")
         && mode > max_mode
     {
@@ -175,6 +206,26 @@ pub(super) fn gateway(reader: &mut Reader<'_>, root: &Table) -> Gateway {
         unlisted,
         agent_auth,
         aliases: table.get("aliases").map(|node| aliases(reader, node)).unwrap_or_default(),
+        hosts: table.get("hosts").map(|node| outside::hosts(reader, node)).unwrap_or_default(),
+        tls: table.get("tls").and_then(|node| outside::tls(reader, node, "`[gateway.tls]`")),
+        proxy,
+    }
+}
+
+/// Behind a proxy everybody seems to come from where the proxy is: no line is trusted for that.
+fn agent_auth(section: &mut Section<'_, '_, '_>, proxy: Proxy) -> AgentAuth {
+    let said = section.word("agent_auth", "\"required\"");
+    match (said, proxy, section.table.get("agent_auth")) {
+        (Some(AgentAuth::LoopbackOpen), Proxy::InFront, Some(node)) => {
+            let message =
+                "behind a proxy every caller seems to be on this machine: none may do without a credential";
+            let help = "write `agent_auth = \"required\"`, or leave it out".to_owned();
+            section.reader.error(node.place, Problem::Conflict, message, help);
+            AgentAuth::Required
+        }
+        (Some(said), _, _) => said,
+        (None, Proxy::InFront, _) => AgentAuth::Required,
+        (None, Proxy::None, _) => AgentAuth::LoopbackOpen,
     }
 }
 
@@ -283,6 +334,19 @@ pub(super) fn limits(reader: &mut Reader<'_>, root: &Table) -> LimitsSection {
 
 pub(super) fn desk(reader: &mut Reader<'_>, root: &Table) -> DeskSection {
     let table = table_of(reader, root, "desk", "{ listen = \"127.0.0.1:7879\" }");
-    Section::open(reader, table, "`[desk]`", &["listen"]);
-    DeskSection { listen: table.get("listen").and_then(|node| address(reader, node)) }
+    let url = Section::open(reader, table, "`[desk]`", &["listen", "url", "tls"])
+        .text("url", "\"https://desk.example.com\"");
+    let url = url.map(|text| text.trim_end_matches('/').to_owned());
+    if let (Some(url), Some(node)) = (&url, table.get("url"))
+        && !(url.starts_with("https://") || url.starts_with("http://"))
+    {
+        let message = format!("{} is not the address of a page", tick(url));
+        let help = "write `url = \"https://desk.example.com\"`".to_owned();
+        reader.error(node.place, Problem::BadValue, message, help);
+    }
+    DeskSection {
+        listen: table.get("listen").and_then(|node| address(reader, node)),
+        url,
+        tls: table.get("tls").and_then(|node| outside::tls(reader, node, "`[desk.tls]`")),
+    }
 }

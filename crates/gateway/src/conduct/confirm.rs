@@ -14,6 +14,7 @@ use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::suggest::Moment;
 use countersign_store::{Entry, Filter, HoldRefused, Holding, Row};
+use countersign_store::{Entry, HoldRefused, Holding, Joined};
 use countersign_wire::raw;
 use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
@@ -79,6 +80,7 @@ impl Conduct<'_> {
             Ok(holding) => holding,
             Err(refused) => return self.not_held(&refused, draft.record).await,
         };
+        self.tell_of(&plan, &holding);
         // Whatever was decided, by whomever, shows when the call comes back with its token.
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
             if let Some(answer) = self.ran_elsewhere(&holding.plan_id).await {
@@ -118,6 +120,13 @@ impl Conduct<'_> {
         match Cards::of(self.ctx) {
             Cards::Shown => Answer::Carded(envelope, cards::previewing(self.house, plan)),
             Cards::Hidden => Answer::Envelope(envelope),
+        }
+    }
+
+    /// Tells whoever is configured that a plan waits; one that was joined is no news.
+    pub(super) fn tell_of(&self, plan: &Plan, holding: &Holding) {
+        if holding.how == Joined::New {
+            crate::notify::tell_of(self.house, &holding.plan_id, plan);
         }
     }
 

@@ -148,6 +148,7 @@ impl Conduct<'_> {
             Ok(holding) => holding,
             Err(refused) => return self.not_held(&refused, record).await,
         };
+        self.tell_of(&plan, &holding);
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
             let brought = Brought { token: Some(token), yes: Some(true), text: None };
             return self.run_series(&holding.plan_id, brought).await;

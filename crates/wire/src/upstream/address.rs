@@ -47,7 +47,7 @@ pub(super) fn check_literal(host: &str, rule: &AddressRule) -> Result<(), WireFa
 
 /// Resolves names and lets only allowed addresses through.
 #[derive(Clone)]
-pub(super) struct CheckedResolver {
+pub(crate) struct CheckedResolver {
     pub(super) rule: AddressRule,
 }
 

@@ -19,10 +19,10 @@ use super::address::{CheckedResolver, Denied};
 use crate::fault::{FaultKind, WireFault};
 
 /// A client with its pool of connections.
-pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector<CheckedResolver>>, Full<Bytes>>;
+pub(crate) type Client = legacy::Client<HttpsConnector<HttpConnector<CheckedResolver>>, Full<Bytes>>;
 
 /// A client for one endpoint.
-pub(super) fn client(uri: &Uri, rule: AddressRule, connect_timeout: Duration) -> Result<Client, WireFault> {
+pub(crate) fn client(uri: &Uri, rule: AddressRule, connect_timeout: Duration) -> Result<Client, WireFault> {
     let mut connector = HttpConnector::new_with_resolver(CheckedResolver { rule });
     connector.set_nodelay(true);
     connector.enforce_http(false);
@@ -95,7 +95,7 @@ pub(super) fn unknown(fault: WireFault) -> WireFault {
 }
 
 /// What a failed call means: before the connection stood, nothing was sent.
-pub(super) fn connect_fault(error: &legacy::Error) -> WireFault {
+pub(crate) fn connect_fault(error: &legacy::Error) -> WireFault {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut innermost = error.to_string();
     while let Some(current) = cause {

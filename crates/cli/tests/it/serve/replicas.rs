@@ -227,7 +227,11 @@ fn an_answer_at_the_wrong_gateway_decides_nothing() {
     assert!(!wrong.ran(), "{}", wrong.text);
     assert_eq!(pair.scene.reached(), []);
     let right = asks.retry("call_tool_destructive", &erase("a", ""), accept, state);
-    assert!(pair.scene.heed(right).ran());
+    // The call that waits at the other gateway may be the one that runs: whoever is faster, once.
+    assert!(right.ran() || right.code() == Some("E_CONFIRM_TOKEN_USED"), "{}", right.text);
+    let plan = pair.scene.rows().iter().find_map(|row| row["plan_id"].as_str().map(str::to_owned)).unwrap();
+    let look = format!(r#"{{"plan_id":"{plan}","wait_seconds":20}}"#);
+    assert_eq!(asks.call("get_plan", &look).data()["plan"]["state"], "done");
     assert_eq!(pair.scene.reached().len(), 1);
     pair.scene.finish(vec![asks, other]);
 }
