@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use countersign_core::call::Scopes;
-use countersign_core::config::{AgentAuth, Config, Reads, Surface};
+use countersign_core::config::{Config, Reads, Surface};
 use countersign_core::ids::{PrincipalId, SessionId, WriterId};
 use countersign_core::mode::Mode;
 use countersign_core::record::Source;
@@ -20,7 +20,7 @@ use countersign_gateway::http;
 use countersign_gateway::line::Principal;
 use countersign_gateway::service::Face;
 use countersign_store::{ConnectOptions, ReadRows, Store, StoreUrl};
-use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions, listen_http};
+use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions};
 
 use self::listen::Listeners;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
@@ -221,10 +221,7 @@ impl Served {
             ));
         }
         let openness = self.config.gateway.agent_auth;
-        if let Some(address) = self.http {
-            refuse_open(address, openness)?;
-        }
-        let mut listeners = Listeners::take(self.http, &self.config).await?;
+        let mut listeners = Listeners::take(self.http, &self.config, &self.around.folder).await?;
         let around = Surroundings { desk_url: listeners.desk_url.clone(), ..self.around };
         let built = assemble(&self.config, store.clone(), around);
         let (house, keeper, assembly) = built.map_err(|cannot| {
@@ -242,12 +239,14 @@ impl Served {
                 let options = StdioOptions::new(serve, wire::SessionId::new(self.session.as_str()));
                 wire::serve_stdio(Arc::new(face), options).await
             }
-            Some(listener) => {
-                let (mut router, front) =
-                    http::routes(Arc::clone(&house), face, HttpOptions::loopback(serve));
-                let local =
-                    listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
-                banner(&format!("listening on http://{local}/mcp"));
+            Some(listening) => {
+                let usual = HttpOptions::loopback(serve);
+                let options = HttpOptions {
+                    allowed_hosts: listen::allowed_hosts(&self.config, &usual.allowed_hosts),
+                    ..usual
+                };
+                let (mut router, front) = http::routes(Arc::clone(&house), face, options);
+                banner(&format!("listening on {}/mcp", listening.url(&self.config.gateway.hosts)?));
                 let desk = opened.map(|(desk, pages)| {
                     router = pages.map_or_else(|| router.clone(), |pages| router.clone().merge(pages));
                     desk
@@ -257,7 +256,7 @@ impl Served {
                     // Pages that listen would keep the listener open.
                     desk.iter().for_each(|desk| desk.close());
                 };
-                let served = listen_http(listener, router, until).await;
+                let served = listening.serve(router, until).await;
                 front.shutdown().await;
                 served
             }
@@ -269,16 +268,6 @@ impl Served {
         ended.map_err(|error| broken("serving ended", &error))?;
         Ok(Answer::default())
     }
-}
-
-/// Anything but loopback needs credentials on every line.
-fn refuse_open(address: SocketAddr, openness: AgentAuth) -> Result<(), Trouble> {
-    if address.ip().is_loopback() || openness == AgentAuth::Required {
-        return Ok(());
-    }
-    let message = format!("`{address}` is reachable by others, and agent lines need no credential");
-    let next = "write agent_auth = \"required\" under [gateway], or listen on 127.0.0.1";
-    Err(Trouble::refused(Refusal::new(Code::ConfigInvalid, message), next))
 }
 
 fn absolute(folder: &std::path::Path) -> std::path::PathBuf {

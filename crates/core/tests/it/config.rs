@@ -12,6 +12,7 @@ mod explained;
 mod good;
 mod hostile;
 mod linted;
+mod outside;
 mod strict;
 
 use countersign_core::config::{self, Config, Diagnostic, Source};

@@ -70,13 +70,12 @@ pub async fn listen_https(
     let accepting = tokio::spawn(accept(listener, TlsAcceptor::from(certificate.0), tell));
     let router = router.layer(map_request(with_peer));
     let service = router.into_make_service_with_connect_info::<Peer>();
-    let served = axum::serve(Ready { ready, address }, service)
+    axum::serve(Ready { ready, address }, service)
         .with_graceful_shutdown(async move {
             until.await;
             accepting.abort();
         })
-        .await;
-    served
+        .await
 }
 
 /// Where handlers look for their peer, whatever listener it came through.

@@ -1,60 +1,115 @@
 //! Where `serve` listens: for hosts, for people, or for both at one address. Addresses are taken before the house is built, so
-//! that plans can say where a person decides.
+//! that plans can say where a person decides. What others can reach needs credentials and TLS, or a proxy that is said to be there.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
-use countersign_core::config::Config;
+use countersign_core::config::{AgentAuth, Config, Guards, TlsFiles, exposure};
 use countersign_core::refusal::{Code, Refusal};
 use countersign_desk::{Desk, DeskOptions, mount, mount_alone};
 use countersign_gateway::house::House;
 use countersign_store::Store;
-use countersign_wire::serve::listen_http;
+use countersign_wire::serve::{Certificate, listen_http, listen_https};
 use tokio::net::TcpListener;
 
 use super::{banner, broken};
 use crate::answer::Trouble;
+use crate::config_file;
+
+/// The longest certificate chain or key that is read.
+const LONGEST: u64 = 1 << 20;
+
+/// A listener and how it speaks.
+pub(super) struct Listening {
+    listener: TcpListener,
+    certificate: Option<Certificate>,
+}
+
+impl Listening {
+    async fn take(address: SocketAddr, certificate: Option<Certificate>) -> Result<Self, Trouble> {
+        Ok(Self { listener: bind(address).await?, certificate })
+    }
+
+    /// Where it is reached, as far as it knows itself.
+    pub(super) fn url(&self, hosts: &[String]) -> Result<String, Trouble> {
+        let local = self.listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        let host = match (local.ip().is_unspecified(), hosts.first()) {
+            (true, None) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), local.port()).to_string(),
+            (true, Some(name)) => format!("{name}:{}", local.port()),
+            (false, _) => local.to_string(),
+        };
+        Ok(format!("{scheme}://{host}"))
+    }
+
+    /// Serves until the end.
+    pub(super) async fn serve(
+        self,
+        router: axum::Router,
+        until: impl Future<Output = ()> + Send + 'static,
+    ) -> std::io::Result<()> {
+        match self.certificate {
+            Some(certificate) => listen_https(self.listener, certificate, router, until).await,
+            None => listen_http(self.listener, router, until).await,
+        }
+    }
+}
 
 /// The listeners of one gateway.
 pub(super) struct Listeners {
     /// For hosts, over HTTP.
-    pub(super) hosts: Option<TcpListener>,
+    pub(super) hosts: Option<Listening>,
     /// For people, where that is an address of its own.
-    people: Option<TcpListener>,
+    people: Option<Listening>,
     /// Where a person decides.
     pub(super) desk_url: Option<String>,
+    options: DeskOptions,
 }
 
 impl Listeners {
     /// Takes the addresses. A desk beside a stdio line is a help, not a need: where its address is taken, another gateway of
     /// this configuration has it.
-    pub(super) async fn take(http: Option<SocketAddr>, config: &Config) -> Result<Self, Trouble> {
+    pub(super) async fn take(
+        http: Option<SocketAddr>,
+        config: &Config,
+        folder: &Path,
+    ) -> Result<Self, Trouble> {
         let hosts = match http {
-            Some(address) => Some(bind(address).await?),
+            Some(address) => {
+                guarded(address, config.gateway.guards())?;
+                let certificate = certificate(config.gateway.tls.as_ref(), folder)?;
+                Some(Listening::take(address, certificate).await?)
+            }
             None => None,
         };
-        let people = match (config.desk.listen, http) {
-            (None, _) => None,
-            (Some(address), Some(_)) => {
-                open_only_here(address)?;
-                Some(bind(address).await?)
-            }
-            (Some(address), None) => {
-                open_only_here(address)?;
-                match TcpListener::bind(address).await {
-                    Ok(listener) => Some(listener),
-                    Err(error) => {
-                        banner(&format!("no desk here: can't listen on {address}: {error}"));
+        let people = match config.desk.listen {
+            None => None,
+            Some(address) => {
+                let tls = config.desk.tls.as_ref().or(config.gateway.tls.as_ref());
+                // Nobody comes in at the desk without a credential, whatever agents may do.
+                guarded(address, Guards { tls, agent_auth: AgentAuth::Required, ..config.gateway.guards() })?;
+                match (Listening::take(address, certificate(tls, folder)?).await, http) {
+                    (Ok(listening), _) => Some(listening),
+                    (Err(trouble), Some(_)) => return Err(trouble),
+                    (Err(_), None) => {
+                        banner(&format!("no desk here: {address} is taken"));
                         None
                     }
                 }
             }
         };
-        let desk_url = match people.as_ref().or(hosts.as_ref()) {
-            Some(listener) => Some(url(listener)?),
+        let found = match people.as_ref().or(hosts.as_ref()) {
+            Some(listening) => Some(listening.url(&config.gateway.hosts)?),
             None => None,
         };
-        Ok(Self { hosts, people, desk_url })
+        let desk_url = config.desk.url.clone().or(found);
+        let options = DeskOptions {
+            allowed_hosts: allowed_hosts(config, &DeskOptions::loopback().allowed_hosts),
+            secure: desk_url.as_deref().is_some_and(|url| url.starts_with("https://")),
+            ..DeskOptions::loopback()
+        };
+        Ok(Self { hosts, people, desk_url, options })
     }
 
     /// Serves the desk: at its own address until the end, or as a router for the hosts' listener.
@@ -63,8 +118,12 @@ impl Listeners {
         house: &Arc<House>,
         store: &Store,
     ) -> Option<(Arc<Desk>, Option<axum::Router>)> {
+        // Without a listener the desk is somewhere else, if anywhere.
+        if self.people.is_none() && self.hosts.is_none() {
+            return None;
+        }
         let url = self.desk_url.clone()?;
-        let desk = Desk::new(Arc::clone(house), DeskOptions::loopback());
+        let desk = Desk::new(Arc::clone(house), self.options.clone());
         // Only `countersign open` needs it, and says so when it is missing.
         let _ = store.set_desk_url(&url).await;
         banner(&format!("desk at {url}/ (countersign open signs you in)"));
@@ -75,6 +134,9 @@ impl Listeners {
             }
             Some(listener) => {
                 tokio::spawn(listen_http(listener, mount_alone(&desk), std::future::pending()));
+            None => Some((desk, Some(router))),
+            Some(listening) => {
+                tokio::spawn(listening.serve(router, std::future::pending()));
                 Some((desk, None))
             }
         }
@@ -88,20 +150,48 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Trouble> {
     })
 }
 
-/// People sign in where nobody else can listen in.
-fn open_only_here(address: SocketAddr) -> Result<(), Trouble> {
-    if address.ip().is_loopback() {
-        return Ok(());
-    }
-    let message = format!("the desk can't listen on `{address}`: others could listen in");
-    let next = "write listen = \"127.0.0.1:7879\" under [desk]";
-    Err(Trouble::refused(Refusal::new(Code::ConfigInvalid, message), next))
+/// Refuses an address that others can reach and nothing guards.
+fn guarded(address: SocketAddr, guards: Guards<'_>) -> Result<(), Trouble> {
+    exposure(address, guards).map_err(|exposed| {
+        Trouble::refused(Refusal::new(Code::ConfigInvalid, exposed.to_string()), exposed.remedy())
+    })
 }
 
-fn url(listener: &TcpListener) -> Result<String, Trouble> {
-    let mut local = listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
-    if local.ip().is_unspecified() {
-        local.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+fn certificate(files: Option<&TlsFiles>, folder: &Path) -> Result<Option<Certificate>, Trouble> {
+    let Some(files) = files else { return Ok(None) };
+    let bad = |path: &Path, why: &str| {
+        let refusal = Refusal::new(Code::ConfigInvalid, format!("`{}`: {why}", path.display()));
+        Trouble::refused(refusal, "write [gateway.tls] with a certificate chain and its key, both PEM")
+    };
+    let read = |name: &str| {
+        let path = folder.join(name);
+        config_file::read_text(&path, LONGEST).map_err(|why| bad(&path, &why))
+    };
+    let (chain, key) = (read(&files.cert)?, read(&files.key)?);
+    let made = Certificate::from_pem(chain.as_bytes(), key.as_bytes());
+    made.map(Some).map_err(|why| bad(&folder.join(&files.cert), &why))
+}
+
+/// The names this gateway answers to: those of this machine for itself, what is configured, and its own address.
+pub(super) fn allowed_hosts(config: &Config, local: &[String]) -> Vec<String> {
+    let mut names = local.to_vec();
+    names.extend(config.gateway.hosts.iter().cloned());
+    let listens = [Some(config.gateway.listen), config.desk.listen];
+    for ip in listens.into_iter().flatten().map(|address| address.ip()).filter(|ip| !ip.is_unspecified()) {
+        names.push(if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() });
     }
-    Ok(format!("http://{local}"))
+    if let Some(host) = config.desk.url.as_deref().and_then(host_of) {
+        names.push(host.to_owned());
+    }
+    names
+}
+
+/// The name in an address, without scheme, port and path.
+fn host_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some(name),
+        _ => Some(authority),
+    }
 }
