@@ -4,6 +4,7 @@
 mod confirm;
 pub mod desk;
 mod explain;
+mod page;
 mod run;
 pub mod series;
 

@@ -27,7 +27,7 @@ use crate::law::Law;
 use crate::upstreams::{Errand, UpstreamFault};
 
 /// How long a host may take to answer an elicitation before the other rails go on alone.
-const HOST_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const HOST_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Conduct<'_> {
     /// Plan mode: the preview, nothing changed, and how to go on.
@@ -281,11 +281,11 @@ impl Conduct<'_> {
 
     /// Asks the host's user interface where the client offers it and its word is enough. Silence decides nothing.
     pub(super) async fn ask_host(&self, plan: &Plan, holding: &Holding) -> bool {
-        if plan.need.strength > Strength::Host
-            || plan.need.kind == Kind::Type
-            || check_unblocked(plan).is_err()
-        {
+        if check_unblocked(plan).is_err() {
             return false;
+        }
+        if plan.need.strength > Strength::Host || plan.need.kind == Kind::Type {
+            return self.open_page(plan, holding).await;
         }
         // A plan that was joined may have been decided already: nobody is asked twice.
         if holding.state != PlanState::Pending {

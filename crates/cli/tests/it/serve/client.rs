@@ -59,20 +59,32 @@ pub(crate) enum Host {
     Cancels,
     /// It claims to ask and never does.
     Silent,
+    /// It opens addresses, too.
+    Opens,
+    /// It could open addresses, and does not want to.
+    KeepsShut,
+    /// It claims to open addresses and never does.
+    NeverOpens,
 }
 
 impl Host {
     fn action(self) -> Option<&'static str> {
         match self {
-            Self::Accepts => Some("accept"),
-            Self::Declines => Some("decline"),
+            Self::Accepts | Self::Opens => Some("accept"),
+            Self::Declines | Self::KeepsShut => Some("decline"),
             Self::Cancels => Some("cancel"),
-            Self::None | Self::Silent => None,
+            Self::None | Self::Silent | Self::NeverOpens => None,
         }
     }
 
     fn capabilities(self) -> Value {
-        if self == Self::None { json!({}) } else { json!({"elicitation": {}}) }
+        match self {
+            Self::None => json!({}),
+            Self::Accepts | Self::Declines | Self::Cancels | Self::Silent => json!({"elicitation": {}}),
+            Self::Opens | Self::KeepsShut | Self::NeverOpens => {
+                json!({"elicitation": {"form": {}, "url": {}}})
+            }
+        }
     }
 }
 
