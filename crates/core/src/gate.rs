@@ -106,7 +106,7 @@ fn weigh<'h>(
     own_mode?;
     check_mode(&call, mode)?;
     if let Some(held) = held {
-        check_unchanged(held, &call, &tool, &rules, classified.effect)?;
+        check_unchanged(held, &call, &tool, &rules, classified.effect, &need)?;
     }
     let draft = Draft {
         call,
@@ -380,6 +380,7 @@ fn check_unchanged(
     tool: &Tool,
     rules: &Resolution,
     effect: Effect,
+    need: &Need,
 ) -> Result<(), Refusal> {
     let changed = |what: &str, reason| {
         let message = format!("{what} since `{}` was shown; ask for a new plan", held.plan.id);
@@ -388,10 +389,15 @@ fn check_unchanged(
     if matches!(call.standing, Standing::Changed(_)) || tool.fingerprint != held.plan.fingerprint {
         return changed("the tool has changed", "tool_changed");
     }
-    if rules.digest(effect) != held.plan.policy_digest {
+    if rules.digest(effect) != held.plan.policy_digest || is_softer(&held.plan.need, need) {
         return changed("the rules have changed", "policy_changed");
     }
     Ok(())
+}
+
+/// Whether a kept plan asks for less than the rules do now. Somebody may have edited what was kept.
+fn is_softer(kept: &Need, need: &Need) -> bool {
+    kept.kind < need.kind || kept.strength < need.strength || kept.typed != need.typed
 }
 
 fn check_pause(law: &Snapshot<'_>) -> Result<(), Refusal> {

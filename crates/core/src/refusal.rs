@@ -186,7 +186,7 @@ registry! {
     }
     ApprovalPending = "E_APPROVAL_PENDING" {
         meaning: "someone with more say than the caller has to agree first", retry: Later,
-        reasons: ["approval_pending"], next: [WaitForApproval, AskPerson]
+        reasons: ["approval_pending", "approval_unproven"], next: [WaitForApproval, AskPerson]
     }
     PlanNotFound = "E_PLAN_NOT_FOUND" {
         meaning: "there is no such plan on this line", retry: No,

@@ -58,6 +58,8 @@ pub enum NotSpendable {
     Expired,
     /// There is no such plan, or the token is not its.
     Unknown,
+    /// The plan says that it was approved, and the ledger does not know of it: somebody else wrote that.
+    Unproven,
     /// The grant is used up, expired or revoked.
     GrantSpent,
 }
@@ -308,7 +310,10 @@ fn spend(
     if let Some((plan, hash, token, approval)) = &uses.token {
         let won = tx.execute(
             "UPDATE plans SET state = 'executing', approval = COALESCE(approval, $1), ledger_id = $2
-              WHERE plan_id = $3 AND hash = $4 AND state IN ('pending', 'approved')
+              WHERE plan_id = $3 AND hash = $4
+                AND state IN ('pending', 'approved')
+                AND (approval IS NULL OR EXISTS
+                     (SELECT 1 FROM ledger WHERE ledger.plan_id = plans.plan_id AND ledger.kind = 'approval'))
                 AND EXISTS (SELECT 1 FROM tokens
                              WHERE tokens.token = $5 AND tokens.plan_id = plans.plan_id AND tokens.expires > $6)",
             &cells![approval, id.as_str(), plan.as_str(), *hash, *token, now],
@@ -346,9 +351,17 @@ fn why_not(tx: &mut Tx<'_>, plan: &PlanId, hash: Digest, token: Digest) -> Resul
         }
         Ok(PlanState::Cancelled) => NotSpendable::Cancelled,
         Ok(PlanState::Rejected) => NotSpendable::Rejected,
+        Ok(PlanState::Pending | PlanState::Approved) if is_unproven(tx, plan)? => NotSpendable::Unproven,
         Ok(PlanState::Pending | PlanState::Approved | PlanState::Expired) => NotSpendable::Expired,
         Err(_) => NotSpendable::Unknown,
     })
+}
+
+/// Whether the plan claims an approval that the ledger does not know of.
+fn is_unproven(tx: &mut Tx<'_>, plan: &PlanId) -> Result<bool, StoreFault> {
+    let sql = "SELECT plan_id FROM plans WHERE plan_id = $1 AND approval IS NOT NULL AND NOT EXISTS
+               (SELECT 1 FROM ledger WHERE ledger.plan_id = plans.plan_id AND ledger.kind = 'approval')";
+    Ok(tx.one(sql, &cells![plan.as_str()])?.is_some())
 }
 
 impl NotSpendable {
@@ -367,6 +380,11 @@ impl NotSpendable {
             }
             NotSpendable::Unknown => {
                 Refusal::new(Code::ConfirmTokenMismatch, "the confirm token is not for this call")
+            }
+            NotSpendable::Unproven => {
+                let message =
+                    format!("`{plan}` is marked as approved, and no approval of it is in the ledger");
+                Refusal::new(Code::ApprovalPending, message).because("approval_unproven")
             }
             NotSpendable::GrantSpent => {
                 let message = "the grant for this call is used up, expired or revoked; call again to ask for an approval";

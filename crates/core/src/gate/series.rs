@@ -328,7 +328,8 @@ pub fn settle_series(
         if draft.tool.fingerprint != step.fingerprint {
             return Err(changed("the tool has changed", "tool_changed", index));
         }
-        if draft.policy_digest != step.policy_digest {
+        let softer = plan.need.strength < draft.need.strength || plan.need.kind < draft.need.kind;
+        if draft.policy_digest != step.policy_digest || softer {
             return Err(changed("the rules have changed", "policy_changed", index));
         }
         let again = fresh.get(index).and_then(Option::as_ref);
