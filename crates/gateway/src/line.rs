@@ -37,13 +37,18 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Whoever holds a credential. Scopes that can't be read reach nothing.
-    pub fn of_credential(credential: &Credential) -> Self {
+    /// Whoever holds a credential. Scopes that can't be read reach nothing; an agent's that name no highest mode have the
+    /// gateway's.
+    pub fn of_credential(credential: &Credential, usual: Mode) -> Self {
+        let usual = match credential.role {
+            Role::Agent => usual,
+            Role::Human => Mode::Execute,
+        };
         Self {
             id: PrincipalId::new(credential.name.as_str()),
             role: credential.role,
             credential: Some(credential.id.clone()),
-            scopes: read_scopes(&credential.scopes).unwrap_or(Scopes {
+            scopes: read_scopes(&credential.scopes, usual).unwrap_or(Scopes {
                 upstreams: Some(Vec::new()),
                 effects: Some(Vec::new()),
                 max_mode: Mode::Ask,
@@ -56,7 +61,7 @@ impl Principal {
 }
 
 /// Scopes as a credential keeps them: `{upstreams?, effects?, max_mode?}`.
-pub fn read_scopes(scopes: &Value) -> Option<Scopes> {
+pub fn read_scopes(scopes: &Value, usual: Mode) -> Option<Scopes> {
     let members = scopes.as_object()?;
     let words = |name: &str| match members.get(name) {
         None | Some(Value::Null) => Some(None),
@@ -72,7 +77,7 @@ pub fn read_scopes(scopes: &Value) -> Option<Scopes> {
         Some(all) => Some(all.iter().map(|word| word.parse().ok()).collect::<Option<Vec<Effect>>>()?),
     };
     let max_mode = match members.get("max_mode") {
-        None | Some(Value::Null) => Mode::Execute,
+        None | Some(Value::Null) => usual,
         Some(value) => value.as_str()?.parse().ok()?,
     };
     Some(Scopes {

@@ -70,7 +70,10 @@ impl Face {
                 let live = credential.filter(|credential| credential.is_live(self.house.now()));
                 let credential =
                     live.ok_or_else(|| unauthorized("the credential is unknown, expired or revoked"))?;
-                Ok(line::tag(Principal { surface, ..Principal::of_credential(&credential) }))
+                Ok(line::tag(Principal {
+                    surface,
+                    ..Principal::of_credential(&credential, self.house.law.load().max_mode)
+                }))
             }
             None if local && self.is_open() => {
                 // Whatever started this process, an HTTP line without a credential is an agent's.

@@ -12,7 +12,7 @@ use countersign_core::gate::{
 use countersign_core::ids::PlanId;
 use countersign_core::intent::{Door, Spoken, Variant};
 use countersign_core::mode::Mode;
-use countersign_core::plan::Plan;
+use countersign_core::plan::{Plan, Preview};
 use countersign_core::record::{CallRecord, RowStatus};
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_store::{Ended, Entry, Outcome};
@@ -101,40 +101,53 @@ impl Conduct<'_> {
             let refusal = Refusal::new(Code::ModeAsk, message);
             return self.refuse(Refused { refusal, record: draft.record.clone() }).await;
         }
+        let steps = match self.preview_steps(drafts).await {
+            Ok(steps) => steps,
+            Err(refused) => return self.refuse(*refused).await,
+        };
+        let (law, now) = (self.house.law.load_full(), self.house.now());
+        let id = PlanId::mint(now, uuid::Uuid::new_v4().as_u128());
+        let plan = freeze_series(id, &self.caller, &asked.purpose, &steps, now, law.ttl);
+        if steps.iter().any(|(draft, _)| draft.mode != Mode::Execute) {
+            return self.show_series(&plan, &steps, "then draft_plan again").await;
+        }
+        self.hold_series(plan).await
+    }
+
+    /// What each step would do, as it would be shown alone.
+    async fn preview_steps(&self, drafts: Vec<Draft>) -> Result<Vec<(Draft, Preview)>, Box<Refused>> {
         let mut steps = Vec::with_capacity(drafts.len());
         for (number, draft) in drafts.into_iter().enumerate() {
             match self.preview(&draft).await {
                 Ok(preview) => steps.push((draft, preview)),
                 Err(refusal) => {
                     let refusal = refusal.with("step", number + 1);
-                    return self.refuse(Refused { refusal, record: draft.record }).await;
+                    return Err(Box::new(Refused { refusal, record: draft.record }));
                 }
             }
         }
-        let (law, now) = (self.house.law.load_full(), self.house.now());
-        let id = PlanId::mint(now, uuid::Uuid::new_v4().as_u128());
-        let plan = freeze_series(id, &self.caller, &asked.purpose, &steps, now, law.ttl);
-        if steps.iter().any(|(draft, _)| draft.mode != Mode::Execute) {
-            // Every preview is a row of its own, as it would be alone.
-            for (draft, preview) in &steps {
-                let row = Entry::of_call(&draft.record, RowStatus::Success)
-                    .with_fact("preview_digest", preview.digest.hex());
-                if let Err(fault) = self.house.store.append(row, now).await {
-                    return self.refuse_unlogged(&fault.refusal());
-                }
+        Ok(steps)
+    }
+
+    /// Plan mode: the previews, nothing changed, and how to go on.
+    async fn show_series(&self, plan: &Plan, steps: &[(Draft, Preview)], then: &str) -> Answer {
+        // Every preview is a row of its own, as it would be alone.
+        for (draft, preview) in steps {
+            let row = Entry::of_call(&draft.record, RowStatus::Success)
+                .with_fact("preview_digest", preview.digest.hex());
+            if let Err(fault) = self.house.store.append(row, self.house.now()).await {
+                return self.refuse_unlogged(&fault.refusal());
             }
-            let hint =
-                "nothing was changed; to run it: set_mode {\"mode\":\"execute\"}, then draft_plan again";
-            let envelope = self
-                .envelope()
-                .with("status", "preview")
-                .with("preview", plan.preview.shown.clone())
-                .with("confirm", json!({"kind": plan.need.kind, "strength": plan.need.strength}))
-                .with("execute_hint", hint)
-                .with("next_actions", json!([NextAction::SwitchToExecute]));
-            return self.previewing(envelope, &plan);
         }
-        self.hold_series(plan).await
+        let hint = format!("nothing was changed; to run it: set_mode {{\"mode\":\"execute\"}}, {then}");
+        let envelope = self
+            .envelope()
+            .with("status", "preview")
+            .with("preview", plan.preview.shown.clone())
+            .with("confirm", json!({"kind": plan.need.kind, "strength": plan.need.strength}))
+            .with("execute_hint", hint)
+            .with("next_actions", json!([NextAction::SwitchToExecute]));
+        self.previewing(envelope, plan)
     }
 
     async fn hold_series(&self, plan: Plan) -> Answer {
@@ -174,16 +187,13 @@ impl Conduct<'_> {
             Err(refusal) => Err(Box::new(self.refused_series(held.as_ref(), id, refusal))),
         };
         match permits {
-            Ok((plan, permits)) => self.run_steps(&plan, permits).await,
+            Ok(Settled::Run(plan, permits)) => self.run_steps(&plan, permits).await,
+            Ok(Settled::Look(plan, steps)) => self.show_series(&plan, &steps, "then run_plan again").await,
             Err(refused) => self.refuse(*refused).await,
         }
     }
 
-    async fn settle_steps(
-        &self,
-        held: &Held,
-        brought: &Brought,
-    ) -> Result<(Plan, SeriesPermits), Box<Refused>> {
+    async fn settle_steps(&self, held: &Held, brought: &Brought) -> Result<Settled, Box<Refused>> {
         let plan = &held.plan;
         let calls = plan.steps.iter().map(|step| Call {
             caller: self.caller.clone(),
@@ -200,6 +210,14 @@ impl Conduct<'_> {
             brought: Brought::default(),
         });
         let drafts = self.judge_again(calls.collect()).await.map_err(|refused| outdated(plan, refused))?;
+        // A token does not change what a mode means: in ask mode nothing is shown, in plan mode everything and nothing runs.
+        if drafts.iter().any(|draft| draft.mode == Mode::Ask) {
+            let refusal = Refusal::new(Code::ModeAsk, "mode is ask: the plan was not run");
+            return Err(Box::new(self.refused_series(Some(held), &plan.id, refusal)));
+        }
+        if drafts.iter().any(|draft| draft.mode == Mode::Plan) {
+            return Ok(Settled::Look(plan.clone(), self.preview_steps(drafts).await?));
+        }
         if let Err(refusal) = check_series_strength(held, brought, &self.caller, self.house.now()) {
             return Err(Box::new(self.refused_series(Some(held), &plan.id, refusal)));
         }
@@ -216,7 +234,7 @@ impl Conduct<'_> {
         }
         let permits = settle_series(held, drafts, &fresh, brought, &self.caller, self.house.now());
         match permits {
-            Ok(permits) => Ok((plan.clone(), permits)),
+            Ok(permits) => Ok(Settled::Run(plan.clone(), permits)),
             Err(refusal) => Err(Box::new(self.refused_series(Some(held), &plan.id, refusal))),
         }
     }
@@ -350,6 +368,14 @@ impl Conduct<'_> {
         };
         Refused { refusal, record }
     }
+}
+
+/// What a plan of several steps comes to when it is brought back.
+enum Settled {
+    /// It may run.
+    Run(Plan, SeriesPermits),
+    /// It is looked at: plan mode.
+    Look(Plan, Vec<(Draft, Preview)>),
 }
 
 /// A step whose tool is withheld because it changed since it was shown ends the plan as the same check ends a single call.

@@ -228,3 +228,53 @@ fn plans_of_several_steps_leave_their_rows() {
         scene.finish(vec![line]);
     });
 }
+
+/// A credential that names no highest mode has the gateway's; one that does says otherwise.
+#[test]
+fn a_credential_without_a_highest_mode_has_the_gateways() {
+    let mut scene = Scene::open(Way::HttpModern, "[gateway]\nmax_mode = \"plan\"\n");
+    let address = scene.gateway().address();
+    for (name, scopes, expect) in [
+        ("plain", "{}", "plan"),
+        ("more", r#"{"max_mode":"execute"}"#, "execute"),
+        ("less", r#"{"max_mode":"ask"}"#, "ask"),
+    ] {
+        let secret = scene.credential(name, Role::Agent, scopes);
+        let line = Client::http_as(Way::HttpModern, Host::None, &address, "/mcp/router", "s", Some(secret));
+        assert_eq!(scene.call(&line, "get_status", "{}").data()["max_mode"], expect, "{name}");
+        let set = scene.call(&line, "set_mode", r#"{"mode":"execute"}"#);
+        assert_eq!(set.code(), (expect != "execute").then_some("E_MODE_FORBIDDEN"), "{name}");
+    }
+    scene.finish(Vec::new());
+}
+
+/// A token does not change what a mode means: in plan mode the steps are shown again, in ask mode nothing is.
+#[test]
+fn run_plan_is_judged_by_the_mode() {
+    Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::None);
+        let step = r#"{"name":"notes:save_note","args":{"id":"a"},"intent":{"operation_type":"write"}}"#;
+        let asked = scene.call(&line, "draft_plan", &format!(r#"{{"title":"one","steps":[{step}]}}"#));
+        let run = format!(
+            r#"{{"plan_id":"{}","confirm_token":"{}","yes":true}}"#,
+            text(&asked, "plan_id"),
+            text(&asked, "confirm_token")
+        );
+        scene.call(&line, "set_mode", r#"{"mode":"plan"}"#);
+        let looked = scene.call(&line, "run_plan", &run);
+        assert_eq!(looked.data()["status"], "preview", "{way:?} {}", looked.text);
+        assert!(looked.data()["execute_hint"].as_str().unwrap().contains("run_plan"));
+        scene.call(&line, "set_mode", r#"{"mode":"ask"}"#);
+        assert_eq!(scene.call(&line, "run_plan", &run).code(), Some("E_MODE_ASK"), "{way:?}");
+        assert_eq!(scene.reached(), []);
+        scene.call(&line, "set_mode", r#"{"mode":"execute"}"#);
+        assert_eq!(
+            scene.call(&line, "run_plan", &run).data()["status"],
+            "done",
+            "the token was not used up by looking"
+        );
+        assert_eq!(scene.reached().len(), 1);
+        scene.finish(vec![line]);
+    });
+}

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use countersign_core::confirm::{Approval, Rail};
-use countersign_core::ids::PlanId;
 use countersign_core::role::Role;
-use countersign_store::{ConnectOptions, Store, StoreUrl};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 
 use super::client::{Client, Host, Reply, Way};
+use super::http;
 use super::scene::Scene;
 use crate::ledger::wait;
 
@@ -60,7 +57,7 @@ struct Pair {
     scene: Scene,
     addresses: [String; 2],
     // Dropped last: the gateways are gone then.
-    schema: Schema,
+    _schema: Schema,
 }
 
 impl Pair {
@@ -70,7 +67,7 @@ impl Pair {
         let mut scene = Scene::open_with(Way::HttpModern, "router", &config, &[]);
         scene.elsewhere = Some(schema.url().parse().unwrap());
         let addresses = [scene.gateway().address(), scene.replica("two")];
-        Some(Self { scene, addresses, schema })
+        Some(Self { scene, addresses, _schema: schema })
     }
 
     /// A line into one of them. Without sessions of the protocol the name is the session.
@@ -79,10 +76,19 @@ impl Pair {
         Client::http_as(Way::HttpModern, host, &self.addresses[at], "/mcp/router", session, bearer)
     }
 
-    fn connect(&self) -> Store {
-        let url: StoreUrl = self.schema.url().parse().unwrap();
-        wait(Store::connect(&url, ConnectOptions::default())).unwrap()
+    /// A person agrees at the desk of one of them; gives the status.
+    fn agree(&self, at: usize, secret: &str, plan: &str, body: &str) -> u16 {
+        agree(&self.addresses[at], secret, plan, body).unwrap()
     }
+}
+
+fn agree(address: &str, secret: &str, plan: &str, body: &str) -> std::io::Result<u16> {
+    let headers = [
+        ("Content-Type".to_owned(), "application/json".to_owned()),
+        ("Authorization".to_owned(), format!("Bearer {secret}")),
+    ];
+    let answer = http::send(address, "POST", &format!("/api/v1/plans/{plan}/approve"), &headers, body)?;
+    Ok(answer.status)
 }
 
 fn put(id: &str, extra: &str) -> String {
@@ -258,24 +264,22 @@ fn approvals_raced_from_both_replicas_run_each_plan_once() {
     const AGENTS: usize = 8;
     let secrets: Vec<String> =
         (0..AGENTS).map(|n| pair.scene.credential(&format!("agent{n}"), Role::Agent, "{}")).collect();
-    let desks = [pair.connect(), pair.connect()];
+    let ada = pair.scene.credential("ada", Role::Human, "{}");
     let (approved, ran) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let start = Instant::now();
     std::thread::scope(|scope| {
         for (agent, secret) in secrets.iter().enumerate() {
-            let (pair, desks, approved, ran) = (&pair, &desks, &approved, &ran);
+            let (pair, ada, approved, ran) = (&pair, &ada, &approved, &ran);
             scope.spawn(move || {
                 let lines = [0, 1].map(|at| pair.line(at, Host::None, "s", Some(secret)));
                 for n in (agent..plans).step_by(AGENTS) {
                     let (id, here) = (format!("n{n}"), &lines[n / AGENTS % 2]);
                     let asked = here.call("call_tool_write", &put(&id, ""));
                     let (plan, token) = (text(&asked, "plan_id"), text(&asked, "confirm_token"));
-                    let won = race(|at| {
-                        let now = Timestamp::now();
-                        let approval = Approval::over(Rail::Page, format!("desk{at}").into(), now);
-                        wait(desks[at].approve(&PlanId::new(plan.as_str()), approval, now)).is_ok()
-                    });
-                    approved.fetch_add(won.iter().filter(|won| **won).count(), Ordering::Relaxed);
+                    let statuses = race(|at| pair.agree(at, ada, &plan, "{}"));
+                    let won = statuses.iter().filter(|status| **status == 200).count();
+                    assert!(statuses.iter().all(|status| [200, 409].contains(status)), "{statuses:?}");
+                    approved.fetch_add(won, Ordering::Relaxed);
                     let replies = race(|at| lines[at].call("call_tool_write", &put(&id, &bring(&token))));
                     let went = replies.iter().filter(|reply| reply.ran()).count();
                     let used =
@@ -292,7 +296,6 @@ fn approvals_raced_from_both_replicas_run_each_plan_once() {
     assert_eq!(effects.len(), plans);
     assert!(effects.values().all(|times| *times == 1), "some ran twice: {effects:?}");
     println!("{plans} plans, each approved from both replicas and brought to both, in {took:.1?}");
-    drop(desks);
     pair.scene.finish(Vec::new());
 }
 
@@ -378,5 +381,67 @@ fn a_replica_that_dies_loses_and_doubles_nothing() {
     let writers: std::collections::BTreeSet<&str> =
         rows.iter().filter_map(|row: &Value| row["writer"].as_str()).collect();
     assert_eq!(writers.into_iter().collect::<Vec<_>>(), ["main", "two"], "one chain for each writer");
+    pair.scene.finish(Vec::new());
+}
+
+/// One replica is killed while people approve and run plans there: each plan is approved once and run at most once, and what
+/// was not decided is decided at the other.
+#[test]
+fn a_replica_that_dies_while_approving_loses_and_doubles_nothing() {
+    let rules = "[[rules]]\nmatch = \"notes:put_note\"\nstrength = \"human\"\n";
+    let Some(mut pair) = Pair::open(rules) else { return };
+    let ada = pair.scene.credential("ada", Role::Human, "{}");
+    let lines = [0, 1].map(|at| pair.line(at, Host::None, "s", None));
+    let asked: Vec<(String, String)> = (0..16)
+        .map(|n| {
+            let asked = lines[n % 2].call("call_tool_write", &put(&format!("n{n}"), ""));
+            (text(&asked, "plan_id"), text(&asked, "confirm_token"))
+        })
+        .collect();
+    let mut seen = BTreeMap::new();
+    for (plan, _) in &asked {
+        let (address, ada, plan) = (pair.addresses[0].clone(), ada.clone(), plan.clone());
+        // Whoever asks a gateway that dies is told nothing.
+        std::thread::spawn(move || agree(&address, &ada, &plan, r#"{"run":true}"#));
+    }
+    let start = Instant::now();
+    while seen.len() < 2 {
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing ran");
+        seen.extend(effects(&mut pair.scene));
+    }
+    pair.scene.kill_first();
+    let state = |plan: &str| {
+        let reply = lines[1].call("get_plan", &json!({"plan_id": plan}).to_string());
+        reply.data()["plan"]["state"].as_str().unwrap().to_owned()
+    };
+    let start = Instant::now();
+    while asked.iter().any(|(plan, _)| state(plan) == "executing") {
+        assert!(start.elapsed() < Duration::from_secs(40), "nobody closed what the dead one had begun");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for (n, (plan, token)) in asked.iter().enumerate() {
+        let before = state(plan);
+        *found.entry(before.clone()).or_default() += 1;
+        let expect = if before == "pending" { 200 } else { 409 };
+        assert_eq!(pair.agree(1, &ada, plan, "{}"), expect, "{before}");
+        let reply = pair.scene.call(&lines[1], "call_tool_write", &put(&format!("n{n}"), &bring(token)));
+        match before.as_str() {
+            "pending" | "approved" => assert!(reply.ran(), "{before}: {}", reply.text),
+            _ => assert_eq!(reply.code(), Some("E_CONFIRM_TOKEN_USED"), "{before}"),
+        }
+    }
+    for (note, times) in effects(&mut pair.scene) {
+        *seen.entry(note).or_default() += times;
+    }
+    assert!(seen.values().all(|times| *times == 1), "some ran twice: {seen:?}");
+    let rows = pair.scene.rows();
+    for (plan, _) in &asked {
+        let is_approval = |row: &&Value| {
+            row["kind"] == "approval" && row["plan_id"] == plan.as_str() && row["status"] == "success"
+        };
+        assert_eq!(rows.iter().filter(is_approval).count(), 1, "each is approved once: {plan}");
+    }
+    println!("after the death of the approving replica: {found:?}, {} effects", seen.len());
     pair.scene.finish(Vec::new());
 }
