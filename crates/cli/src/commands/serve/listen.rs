@@ -132,11 +132,8 @@ impl Listeners {
                 let router = mount(&desk);
                 Some((desk, Some(router)))
             }
-            Some(listener) => {
-                tokio::spawn(listen_http(listener, mount_alone(&desk), std::future::pending()));
-            None => Some((desk, Some(router))),
             Some(listening) => {
-                tokio::spawn(listening.serve(router, std::future::pending()));
+                tokio::spawn(listening.serve(mount_alone(&desk), std::future::pending()));
                 Some((desk, None))
             }
         }
