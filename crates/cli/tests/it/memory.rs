@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::people::kit::typed;
 use crate::world::World;
 
 const ADMIN: [&str; 6] =
@@ -236,6 +237,34 @@ fn people_decide_with_every_text_shown() {
     assert_eq!(audit.stdout.matches("approve").count(), 3, "{audit}");
     let unknown = world.run(&["memory", "show", "prop_nowhere"]);
     assert_eq!(unknown.code, Some(3), "{unknown}");
+}
+
+/// At a terminal every text is shown, then one question is asked for all of them.
+#[test]
+fn at_a_terminal_one_question_is_asked_for_all() {
+    let world = World::new();
+    let propose = |text: &str| {
+        let told = world.run(&["memory", "store", "--as", "decision", text, "--json"]).envelope();
+        told["data"]["proposal_id"].as_str().unwrap().to_owned()
+    };
+    let (first, second, third) = (propose("Use tabs"), propose("Sign releases"), propose("Retry twice"));
+    let question = "Approve 2 proposals? [yes/No/reject]";
+    let left =
+        typed(&world, &["memory", "approve", &first, &second], &[(question, "perhaps\n"), (question, "\n")]);
+    assert_eq!(left.code, Some(4), "{left}");
+    let yes = typed(&world, &["memory", "approve", &first, &second], &[(question, "y\n")]);
+    assert_eq!(yes.code, Some(0), "{yes}");
+    let asked = yes.stdout.find(question).unwrap();
+    for text in ["Use tabs", "Sign releases"] {
+        assert!(yes.stdout.find(text).unwrap() < asked, "{text} is shown before the question: {yes}");
+    }
+    let no = typed(&world, &["memory", "approve", &third], &[("Approve 1 proposal?", "reject\n")]);
+    assert_eq!(no.code, Some(0), "{no}");
+    let all = world.run(&["memory", "audit", "--json"]).envelope();
+    let rows = all["data"]["audit"].as_array().unwrap();
+    let actions: Vec<&str> = rows.iter().map(|row| row["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["reject", "approve", "approve"]);
+    assert!(rows.iter().all(|row| row["actor_id"] == "ada"), "{rows:?}");
 }
 
 #[test]

@@ -311,3 +311,17 @@ async fn a_reviewer_sees_evidence_similar_records_and_contradictions() {
     assert_eq!(shown["contradictions"][0]["id"], pro.as_str());
     assert!(shown["contradictions"][0]["why"].as_str().unwrap().contains("never"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expiry_runs_by_itself() {
+    let world = World::new().await;
+    let data = world.ok(&agent(), "store", json!({"content": "use tabs", "as": "decision"})).await;
+    let late = at(10).checked_add(countersign_memory::PROPOSAL_LIFE).unwrap();
+    // Any call will do: nobody has to ask for it.
+    world.at(late, &agent(), "brief", json!({})).await;
+    let id = data["proposal_id"].as_str().unwrap();
+    let kept = world.memory.store().proposal(id, at(10)).await.unwrap().unwrap();
+    assert_eq!(kept.status.as_str(), "expired", "in the table, not only by the clock");
+    let anew = world.at(late, &agent(), "store", json!({"content": "use tabs", "as": "decision"})).await;
+    assert_eq!(anew["ok"], true, "{anew}");
+}

@@ -187,17 +187,7 @@ impl Store {
             tx.check_clock(now)?;
             let key = proposal.body.dedupe_key(proposal.kind);
             expire_equal(tx, &ids, &key, now)?;
-            let places: Vec<String> = (1..=values.len()).map(|place| format!("${place}")).collect();
-            let added = tx.execute(
-                &format!(
-                    "INSERT INTO memory_proposals ({COLUMNS}, dedupe_key, words) VALUES ({})
-                     ON CONFLICT (dedupe_key) WHERE status = 'pending' DO NOTHING",
-                    places.join(", ")
-                ),
-                &values,
-            )?;
-            if added == 0 {
-                let existing_id = existing(tx, &key)?;
+            if let Some(existing_id) = insert(tx, &values, &key)? {
                 let deed = deed("propose", &existing_id);
                 let mut more = facts(&proposal);
                 more.insert("reason_code".into(), Code::Duplicate.usual_reason().into());
@@ -325,11 +315,28 @@ fn facts(proposal: &NewProposal) -> Map<String, Value> {
     }))
 }
 
-fn existing(tx: &mut Tx<'_>, key: &str) -> Result<String, StoreFault> {
-    let found =
-        tx.one("SELECT id FROM memory_proposals WHERE dedupe_key = $1 AND status = 'pending'", &cells![key])?;
-    // Between the two statements another process may have decided it: the answer is still that it was there.
-    found.map_or_else(|| Ok(String::new()), |mut found| found.text())
+/// Puts a proposal in, or says which one of the same text waits already.
+fn insert(tx: &mut Tx<'_>, values: &[Cell], key: &str) -> Result<Option<String>, StoreFault> {
+    let places: Vec<String> = (1..=values.len()).map(|place| format!("${place}")).collect();
+    let sql = format!(
+        "INSERT INTO memory_proposals ({COLUMNS}, dedupe_key, words) VALUES ({})
+         ON CONFLICT (dedupe_key) WHERE status = 'pending' DO NOTHING",
+        places.join(", ")
+    );
+    // Between the two statements another process may decide the one that waits: then there is room again.
+    for _ in 0..3 {
+        if tx.execute(&sql, values)? == 1 {
+            return Ok(None);
+        }
+        let found = tx.one(
+            "SELECT id FROM memory_proposals WHERE dedupe_key = $1 AND status = 'pending'",
+            &cells![key],
+        )?;
+        if let Some(mut found) = found {
+            return found.text().map(Some);
+        }
+    }
+    Err(StoreFault::unavailable("the same text is proposed and decided again and again"))
 }
 
 fn expire_equal(tx: &mut Tx<'_>, ids: &Arc<Mint>, key: &str, now: Timestamp) -> Result<(), StoreFault> {
