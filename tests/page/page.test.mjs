@@ -251,6 +251,27 @@ test("similar plans are grouped, every difference shown, one decision each", asy
   quiet();
 });
 
+test("a plan of several steps: each shown whole, one taken out, the rest run in order", async () => {
+  const [one, two, three] = ["a", "b", "c"].map((word) => title(`step-${word}`));
+  const step = (name, body) => ({ name: "notes:write_note", args: { title: name, body }, intent: { operation_type: "write", reason: `make ${name}` } });
+  const drafted = (await bot.tool("draft_plan", { title: "Three notes", reason: "they belong together", steps: [step(one, "1\n"), step(two, "2\n"), step(three, "3\n")] })).structuredContent.data;
+  await row(drafted.plan_id).waitFor();
+  assert.match(await row(drafted.plan_id).textContent(), /3 steps Three notes/);
+  await openPlan(drafted.plan_id);
+  assert.equal(await page.locator(".step").count(), 3);
+  assert.match(await page.locator(".step").nth(1).textContent(), new RegExp(`make ${two}.*${two}`, "s"));
+  assert.equal(await page.locator(".step .diff").count(), 3);
+  await page.getByLabel("Keep Step 2").uncheck();
+  assert.equal(await page.getByRole("button", { name: "Approve", exact: true }).isDisabled(), true);
+  await press("Take it out");
+  await page.waitForFunction(() => document.querySelectorAll(".step").length === 2);
+  await press("Approve and run");
+  await state("done");
+  assert.deepEqual([one, two, three].map((name) => house.notes()[name]), ["1\n", undefined, "3\n"]);
+  assert.equal(await page.locator(".step .badge", { hasText: "done" }).count(), 2);
+  quiet();
+});
+
 test("what is decided elsewhere shows here", async () => {
   const plan = await write();
   await openPlan(plan.plan_id);
@@ -630,6 +651,18 @@ test("policy: rules with their place, a pasted call explained", async () => {
   await page.getByLabel("Arguments, or a whole call as an agent writes it").fill("[1]");
   await press("Explain");
   await page.locator("form .trouble", { hasText: "JSON object" }).waitFor();
+  quiet();
+});
+
+test("policy: which decisions of the last days other rules would change", async () => {
+  await bot.call("read", "notes:read_note", { title: "release-plan" });
+  await page.goto(`${house.url}/policy`);
+  await page.getByLabel("Rules").fill('[[rules]]\nmatch = "notes:*"\ndeny = "closed"\n');
+  await press("Simulate");
+  await page.getByText(/decisions? would change/).waitFor();
+  await page.getByLabel("Rules").fill("[[rules]\n");
+  await press("Simulate");
+  await page.locator("form .trouble").last().waitFor();
   quiet();
 });
 
