@@ -110,6 +110,10 @@ impl Blueprint {
             })?;
             Progress::begin(voice, "waiting for upstreams").during(house.settled()).await;
             let done = work(Arc::clone(&house)).await;
+            // A run that was begun here lives as long as this process: ending now would stop it half way.
+            if let Some(runs) = house.runs() {
+                Progress::begin(voice, "waiting for the run to end").during(runs.ended()).await;
+            }
             let upstreams = house.upstreams.load_full();
             for upstream in upstreams.values() {
                 upstream.close().await;

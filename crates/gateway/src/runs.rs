@@ -41,6 +41,8 @@ const RUNS_AT_ONCE: usize = 32;
 const CALLS_AT_ONCE: usize = 32;
 /// How many runs may be queued or under way.
 const MOST_RUNS: usize = 1_000;
+/// How often it is looked whether runs have ended.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How often old logs are looked for.
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(60 * 60);
 
@@ -104,6 +106,13 @@ impl Runs {
     pub fn stop(&self, id: &RunId) -> bool {
         let live = self.live();
         live.get(id).map(Stopper::stop).is_some()
+    }
+
+    /// Waits until no run of this process is queued or under way.
+    pub async fn ended(&self) {
+        while !self.live().is_empty() {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
     }
 
     /// Removes old logs now and every hour, as long as these runs are there.

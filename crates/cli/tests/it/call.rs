@@ -345,3 +345,15 @@ fn a_first_upstream_makes_the_file() {
     assert_eq!(made.code, Some(0), "{made}");
     assert_eq!(world.read("countersign.toml"), "[upstreams.docs]\nurl = \"https://docs.example.com/mcp\"\n");
 }
+
+#[test]
+fn a_run_that_a_call_began_is_seen_to_its_end() {
+    let world = World::new();
+    world.write(
+        "countersign.toml",
+        "[upstreams.slow]\n[[upstreams.slow.tools]]\nname = \"look\"\ndescription = \"Looks for a while\"\nrun = [\"sh\", \"-c\", \"sleep 1; echo seen > done.txt\"]\neffect = \"read\"\nbackground = true\n",
+    );
+    let begun = world.run(&["call", "tool-read", "--tool-name=slow:look"]);
+    assert_eq!(begun.code, Some(0), "{begun}");
+    assert_eq!(world.read("done.txt"), "seen\n", "{begun}");
+}
