@@ -148,7 +148,9 @@ pub(crate) fn typed(world: &World, args: &[&str], answers: &[(&str, &str)]) -> T
     let child = command.env("USER", "ada").env("NO_COLOR", "1").spawn().unwrap();
 
     let mut transcript = world.transcript(&args.join(" "), child.wait_with_output().unwrap());
-    transcript.stdout = transcript.stdout.replace("\r\n", "\n");
+    let shown = transcript.stdout.replace("\r\n", "\n");
+    // A busy machine shows progress, which is written over and gone in the end.
+    transcript.stdout = Regex::new(r"\r([^\r\n]*\r)+").unwrap().replace_all(&shown, "").into_owned();
     transcript
 }
 
