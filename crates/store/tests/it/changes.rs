@@ -1,6 +1,6 @@
 //! News between replicas on a real PostgreSQL: what one decides the other hears, once committed and not before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use countersign_core::confirm::{Approval, Rail};
 use countersign_store::{Changed, Shared, Store};
@@ -81,7 +81,16 @@ async fn a_replica_lives_as_long_as_it_hears() {
     drop(news);
     drop(opened);
     drop(here);
-    assert_eq!(there.recover(at(3)).await.unwrap().plans.len(), 1, "it is gone, and so is what it sent");
+    // The server notices that its peers hung up when it gets round to it.
+    let since = Instant::now();
+    let found = loop {
+        let found = there.recover(at(3)).await.unwrap().plans.len();
+        if found > 0 || since.elapsed() > PATIENCE {
+            break found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(found, 1, "it is gone, and so is what it sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
