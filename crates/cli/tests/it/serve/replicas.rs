@@ -129,7 +129,7 @@ fn a_decision_here_releases_a_wait_there() {
         assert_eq!(reply.data()["plan"]["approval"]["rail"], "elicitation", "{}", reply.text);
         let late = woken.saturating_duration_since(decided);
         // Looking now and then would find it after five seconds.
-        assert!(late < Duration::from_secs(2), "{late:?}");
+        assert!(late < Duration::from_secs(4), "{late:?}");
     });
     // And the first call itself, which waits for a person with a credential at a terminal.
     let waiting = erase("b", r#","wait_seconds":60"#);
@@ -146,7 +146,7 @@ fn a_decision_here_releases_a_wait_there() {
         pair.scene.approve(&plan);
         let decided = Instant::now();
         assert!(call.join().unwrap().ran());
-        assert!(decided.elapsed() < Duration::from_secs(3), "{:?}", decided.elapsed());
+        assert!(decided.elapsed() < Duration::from_secs(4), "{:?}", decided.elapsed());
     });
     let mut scene = pair.scene;
     assert_eq!(scene.reached().len(), 2);
