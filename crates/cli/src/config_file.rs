@@ -48,11 +48,16 @@ pub(crate) fn find(given: &[PathBuf]) -> Result<Option<ConfigFiles>, Trouble> {
     found.map(|path| read(&[path])).transpose()
 }
 
+/// Where a configuration is looked for, for people.
+pub(crate) fn looked_for() -> String {
+    let places: Vec<String> = places().iter().map(|place| format!("`{}`", place.display())).collect();
+    places.join(" and ")
+}
+
 /// The files, for a command that can't do without.
 pub(crate) fn require(given: &[PathBuf]) -> Result<ConfigFiles, Trouble> {
     find(given)?.ok_or_else(|| {
-        let places: Vec<String> = places().iter().map(|place| format!("`{}`", place.display())).collect();
-        let message = format!("there is no configuration: looked for {}", places.join(" and "));
+        let message = format!("there is no configuration: looked for {}", looked_for());
         let refusal = Refusal::new(Code::ConfigInvalid, message).because("config_unreadable");
         Trouble::refused(refusal, format!("write {NAME} here, or name a file: --config PATH"))
     })
@@ -105,6 +110,11 @@ pub(crate) fn why(error: &io::Error) -> String {
 }
 
 impl ConfigFiles {
+    /// No file: everything as it is by default.
+    pub(crate) fn none() -> Self {
+        Self { sources: Vec::new(), folder: PathBuf::new() }
+    }
+
     /// The typed configuration, for commands that are not about its mistakes.
     pub(crate) fn parse(&self) -> Result<Config, Trouble> {
         config::parse(&self.sources).map_err(|found| self.invalid(&found))

@@ -75,6 +75,15 @@ impl Arguments {
         Self::from_checked(members, sent)
     }
 
+    /// The same arguments without one.
+    #[must_use]
+    pub fn without(self, name: &str) -> Self {
+        let mut members = self.value;
+        members.remove(name);
+        let sent = canonical::to_string(&Value::Object(members.clone()));
+        Self::from_checked(members, sent)
+    }
+
     /// The same arguments with the canonical text as the one to send: what a plan holds.
     #[must_use]
     pub fn frozen(mut self) -> Self {

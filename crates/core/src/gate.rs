@@ -102,9 +102,17 @@ fn weigh<'h>(
     };
 
     check_rules(&call, law, &rules, classified.effect, now)?;
-    let need = need(&call, &rules, kind)?;
     own_mode?;
     check_mode(&call, mode)?;
+    let need = match need(&call, &rules, kind) {
+        Ok(need) => need,
+        // A call that is only explained needs no name to be typed.
+        Err(_) if mode == Mode::Ask && classified.effect != Effect::Read => {
+            Need { kind, strength: rules.strength.unwrap_or(default_strength(kind)), typed: None }
+        }
+        // Whose arguments do not fit is told that first: it says what is missing.
+        Err(refusal) => return Err(fits(&call, &tool, law).err().unwrap_or(refusal)),
+    };
     if let Some(held) = held {
         check_unchanged(held, &call, &tool, &rules, classified.effect, &need)?;
     }
@@ -184,9 +192,14 @@ fn by_need(
     };
     let mut ready = draft;
     ready.call.arguments = ready.style.for_apply(ready.call.arguments);
+    // What says apply is the convention's, not the person's: a grant covers the call whether it lists it or not.
+    let bare = ready.style.without_apply(&ready.call.arguments);
     let covering = law.grants.iter().filter(|_| !dry).find(|grant| {
         let (caller, call) = (&ready.call.caller, &ready.call);
-        grant.covers(&caller.principal, &call.name, ready.tool.fingerprint, &call.arguments, &ready.need, now)
+        let covers = |arguments| {
+            grant.covers(&caller.principal, &call.name, ready.tool.fingerprint, arguments, &ready.need, now)
+        };
+        covers(&call.arguments) || bare.as_ref().is_some_and(covers)
     });
     match covering {
         Some(grant) => Ok(Verdict::Go(Permit::granted(ready, grant, now))),
@@ -412,9 +425,13 @@ fn check_pause(law: &Snapshot<'_>) -> Result<(), Refusal> {
 }
 
 fn check_schema(draft: &Draft, law: &Snapshot<'_>) -> Result<(), Refusal> {
-    let faults = law.schema.check(&draft.tool, draft.call.arguments.value());
+    fits(&draft.call, &draft.tool, law)
+}
+
+fn fits(call: &Call, tool: &Tool, law: &Snapshot<'_>) -> Result<(), Refusal> {
+    let faults = law.schema.check(tool, call.arguments.value());
     let Some(first) = faults.first() else { return Ok(()) };
-    let message = format!("the arguments of `{}` do not fit its schema: {first}", draft.call.name);
+    let message = format!("the arguments of `{}` do not fit its schema: {first}", call.name);
     let all: Vec<serde_json::Value> =
         faults.iter().map(|fault| serde_json::json!({"field": fault.field, "why": fault.why})).collect();
     Err(Refusal::new(Code::ArgumentsInvalid, message)

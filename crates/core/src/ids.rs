@@ -150,6 +150,10 @@ impl FullName {
 
 impl fmt::Display for FullName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A name that was given without an upstream is shown as it was given.
+        if self.upstream.as_str().is_empty() {
+            return write!(f, "{}", self.tool);
+        }
         write!(f, "{}:{}", self.upstream, self.tool)
     }
 }

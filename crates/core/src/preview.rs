@@ -77,6 +77,16 @@ impl Style {
         }
     }
 
+    /// The real call's arguments without the one that says apply; none where there is no such argument.
+    pub fn without_apply(&self, arguments: &Arguments) -> Option<Arguments> {
+        match self {
+            Style::Argument { arg, apply, .. } if arguments.value().get(arg) == Some(apply) => {
+                Some(arguments.clone().without(arg))
+            }
+            Style::Argument { .. } | Style::Companion { .. } | Style::Computed => None,
+        }
+    }
+
     /// The arguments of the dry run.
     pub fn for_preview(&self, arguments: &Arguments) -> Arguments {
         match self {

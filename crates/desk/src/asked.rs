@@ -1,12 +1,12 @@
 //! What REST takes: bodies and queries, read strictly. Unknown names, names given twice and bodies too long are refused,
 //! each with the field that is wrong.
 
-use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::strict_json;
+use countersign_gateway::http::{NoBody, read_body};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -37,9 +37,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
             kind.trim().eq_ignore_ascii_case("application/json")
         });
-        let bytes = to_bytes(request.into_body(), LONGEST).await.map_err(|_| {
-            let refusal = invalid("body", format_args!("is longer than {LONGEST} bytes, or was cut off"));
-            No::from(refusal).status(StatusCode::PAYLOAD_TOO_LARGE)
+        let bytes = read_body(request.into_body(), LONGEST).await.map_err(|why| match why {
+            NoBody::TooLong => No::from(invalid("body", format_args!("is longer than {LONGEST} bytes")))
+                .status(StatusCode::PAYLOAD_TOO_LARGE),
+            NoBody::Cut => No::from(invalid("body", "was cut off")),
         })?;
         if !is_json && !bytes.is_empty() {
             let refusal = invalid("body", "must be JSON, with content-type application/json");

@@ -185,7 +185,7 @@ impl Asked {
     }
 
     /// Reads a direct call. `accepts_preview` tells whether the tool has a `preview` argument of its own; if it has
-    /// none, `preview` is accepted and removed, as the cards' text rail sends it.
+    /// none, `preview` is accepted and removed, as the cards' text rail sends it; `true` then means mode plan.
     pub fn direct(name: FullName, accepts_preview: bool, params: &RawValue) -> Result<Self, Refusal> {
         let none = raw::empty_object();
         let given = match raw::get(params, "arguments") {
@@ -202,7 +202,9 @@ impl Asked {
             Some(_) => return Err(invalid("countersign", "must be an object")),
         };
         let mut sent = raw::remove(given, "countersign").unwrap_or_else(|| given.to_owned());
-        if !accepts_preview && raw::get(&sent, "preview").is_some() {
+        let own = if accepts_preview { None } else { raw::get(&sent, "preview").map(|value| value.get()) };
+        let asks_preview = own == Some("true");
+        if matches!(own, Some("true" | "false")) {
             sent = raw::remove(&sent, "preview").unwrap_or(sent);
         }
         let arguments =
@@ -214,7 +216,14 @@ impl Asked {
             name,
             arguments,
             intent: Spoken::read(&ours)?,
-            mode: mode(&ours, inside)?,
+            // Whoever asks a tool that has no preview for one gets ours, and never the real thing.
+            mode: match mode(&ours, inside)? {
+                None if asks_preview => Some("plan".to_owned()),
+                Some(mode) if asks_preview && mode != "plan" => {
+                    return Err(invalid("preview", format_args!("and mode `{mode}` disagree")));
+                }
+                mode => mode,
+            },
             brought: Brought {
                 token: text(&ours, "confirm_token", inside)?,
                 yes: truth(&ours, "yes", inside)?,

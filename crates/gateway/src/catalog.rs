@@ -192,6 +192,13 @@ impl Catalog {
             .filter(|listed| keep(listed))
             .map(|listed| listed.tool.full_name().to_string())
             .collect();
+        // The upstream was left out: whoever has a tool of that name may be meant.
+        if name.upstream.as_str().is_empty() {
+            let meant = names
+                .iter()
+                .filter(|full| full.split_once(':').is_some_and(|(_, tool)| name.tool.as_str() == tool));
+            return meant.take(SUGGESTED).cloned().collect();
+        }
         let near = nearest::nearest(&name.to_string(), names.iter().map(String::as_str), SUGGESTED);
         near.into_iter().map(ToOwned::to_owned).collect()
     }

@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use countersign_wire::serve::{HttpFront, HttpOptions};
 
+pub use countersign_wire::serve::{NoBody, read_body};
+
 use crate::house::House;
 use crate::service::Face;
 

@@ -88,15 +88,18 @@ impl Store {
         approval: Approval,
         now: Timestamp,
     ) -> Result<Decided, DecideRefused> {
-        self.approve_shown(id, None, approval, now).await
+        let source = source(approval.rail);
+        self.approve_shown(id, None, approval, source, now).await
     }
 
-    /// Agrees to a plan as it was looked at: one whose hash is another by now is not approved.
+    /// Agrees to a plan as it was looked at: one whose hash is another by now is not approved. The source is the door the
+    /// person came through.
     pub async fn approve_shown(
         &self,
         id: &PlanId,
         looked_at: Option<Digest>,
         approval: Approval,
+        source: Option<Source>,
         now: Timestamp,
     ) -> Result<Decided, DecideRefused> {
         let (id, ledger_id) = (id.clone(), self.mint(now));
@@ -129,7 +132,7 @@ impl Store {
                 Some(role(approval.rail)),
             )
             .with_approval(&approval);
-            tx.append(&sourced(entry, approval.rail), ledger_id.clone(), now);
+            tx.append(&Entry { source, ..entry }, ledger_id.clone(), now);
             tx.tell(&plan.id)?;
             Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
         });
@@ -142,6 +145,19 @@ impl Store {
         id: &PlanId,
         by: PrincipalId,
         rail: Rail,
+        note: Option<String>,
+        now: Timestamp,
+    ) -> Result<Decided, DecideRefused> {
+        self.reject_from(id, by, rail, source(rail), note, now).await
+    }
+
+    /// Says no to a plan, through a door that the rail alone does not tell.
+    pub async fn reject_from(
+        &self,
+        id: &PlanId,
+        by: PrincipalId,
+        rail: Rail,
+        source: Option<Source>,
         note: Option<String>,
         now: Timestamp,
     ) -> Result<Decided, DecideRefused> {
@@ -163,7 +179,7 @@ impl Store {
             if let Some(note) = note {
                 entry = entry.with_fact("note", note);
             }
-            tx.append(&sourced(entry, rail), ledger_id.clone(), now);
+            tx.append(&Entry { source, ..entry }, ledger_id.clone(), now);
             tx.tell(&plan.id)?;
             let paused = pauses::count_rejections(tx, &ids, &plan.principal, now)?;
             Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused }))
@@ -206,7 +222,7 @@ impl Store {
                 Entry::of_plan(RowKind::Decision, &left, "remove_steps", Some(&by), Some(Role::Human))
                     .with_fact("removed_steps", removed)
                     .with_fact("plan_hash_before", looked_at.hex());
-            tx.append(&sourced(entry, Rail::Page), ledger_id.clone(), now);
+            tx.append(&Entry { source: Some(Source::Page), ..entry }, ledger_id.clone(), now);
             Ok(true)
         })
         .await
@@ -403,12 +419,12 @@ fn role(rail: Rail) -> Role {
     }
 }
 
-fn sourced(mut entry: Entry, rail: Rail) -> Entry {
-    entry.source = match rail {
+/// The door a rail usually leads through.
+fn source(rail: Rail) -> Option<Source> {
+    match rail {
         Rail::Chat | Rail::Elicitation | Rail::Card => Some(Source::Mcp),
         Rail::Page => Some(Source::Page),
         Rail::Cli => Some(Source::Cli),
         Rail::Grant => None,
-    };
-    entry
+    }
 }

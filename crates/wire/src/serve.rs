@@ -23,7 +23,7 @@ pub use ::http::HeaderMap;
 
 pub use self::ask::AskFault;
 pub use self::ctx::Ctx;
-pub use self::http::{HttpFront, HttpOptions, listen_http};
+pub use self::http::{HttpFront, HttpOptions, NoBody, listen_http, read_body};
 pub use self::listen::ListenFilter;
 pub use self::parking::SealKey;
 pub(crate) use self::session::lock;

@@ -160,7 +160,17 @@ struct Served {
 
 impl Served {
     fn read(args: &Serve, cli: &Cli, role: Role) -> Result<Self, Trouble> {
-        let files = config_file::require(&cli.config)?;
+        let files = match config_file::find(&cli.config)? {
+            Some(files) => files,
+            None => {
+                banner(&format!(
+                    "no configuration found, serving the defaults without upstreams: {} would be read, \
+                     and countersign init writes one",
+                    config_file::looked_for()
+                ));
+                ConfigFiles::none()
+            }
+        };
         let parsed = files.parse()?;
         let mut config =
             parsed.settle(&|reference| files.look_up(reference)).map_err(|found| files.invalid(&found))?;

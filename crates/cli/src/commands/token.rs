@@ -126,6 +126,8 @@ async fn create(args: &Create, store: &Store, url: &StoreUrl, voice: Voice) -> O
     let mut answer = Answer::text(format!("{}\n", secret.expose()))
         .with("credential", json!(views::credential(&made, now)))
         .with("secret", secret.expose())
+        // The name of the thing that was asked for, too.
+        .with("token", secret.expose())
         .with("ledger_id", ledger_id.as_str());
     let until = made.expires.map(|until| format!(" until {}", exact(until))).unwrap_or_default();
     answer.warnings = person.warnings;

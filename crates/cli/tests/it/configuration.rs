@@ -51,3 +51,17 @@ fn what_can_not_be_read_is_said() {
     let envelope = world.run(&["policy", "check", "--json"]).envelope();
     assert_eq!(envelope["errors"][0]["details"]["reason_code"], "config_unreadable");
 }
+
+#[test]
+fn the_gateway_starts_with_the_defaults_where_there_is_no_configuration() {
+    let world = World::new();
+    let served = world.run(&["serve", "--role", "human"]);
+    assert_eq!((served.code, served.stdout.as_str()), (Some(0), ""), "{served}");
+    assert!(served.stderr.contains("no configuration found"), "{served}");
+    assert!(served.stderr.contains("MCP server starting in HUMAN mode (full access)"), "{served}");
+    assert_eq!(
+        world.run(&["serve", "--config", "absent.toml"]).code,
+        Some(3),
+        "one that is named has to be there"
+    );
+}

@@ -16,6 +16,7 @@ use countersign_core::mode::Mode;
 use countersign_core::plan::Hashed;
 use countersign_core::refusal::{Code, registry_markdown};
 use countersign_core::rules::{Condition, PreviewRule, Rule, RuleName, RuleSet, Unlisted};
+use countersign_core::tool::Tool;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
@@ -236,6 +237,42 @@ fn a_grant_lets_exactly_its_calls_through_and_never_what_must_be_typed() {
     rule.strength = Some(Strength::Host);
     world.rules = RuleSet::compile(vec![rule], Unlisted::Govern).unwrap();
     assert_eq!(short(&world.judge(call(&tool, door, r#"{"branch":"old"}"#), at(1))), "hold type/host");
+}
+
+#[test]
+fn a_grant_need_not_list_what_says_apply() {
+    let definition = json!({"name": "modify_item", "annotations": {"destructiveHint": true},
+        "inputSchema": {"type": "object", "properties": {"id": {}, "name": {}, "preview": {"type": "boolean"}}}});
+    let tool = Tool::read("github".into(), definition.as_object().unwrap().clone()).unwrap();
+    let tool = std::sync::Arc::new(tool);
+    let mut world = World::new();
+    world.grants = vec![Grant {
+        id: "grt_1".into(),
+        principal: "agent".into(),
+        tool: "github:modify_item".into(),
+        fingerprint: tool.fingerprint,
+        arguments: BTreeMap::from([
+            ("id".to_owned(), Allowed::Exact(json!(1))),
+            ("name".to_owned(), Allowed::Any),
+        ]),
+        uses_left: 1,
+        expires: at(100),
+        by: "ann".into(),
+    }];
+    let door = router(Variant::Destructive);
+    for arguments in [r#"{"id":1,"name":"x"}"#, r#"{"id":1,"name":"x","preview":false}"#] {
+        let Verdict::Go(permit) = world.judge(call(&tool, door, arguments), at(1)) else {
+            panic!("{arguments}")
+        };
+        assert_eq!(permit.arguments(), r#"{"id":1,"name":"x","preview":false}"#);
+    }
+    for arguments in [r#"{"id":1,"name":"x","preview":true}"#, r#"{"id":2,"name":"x"}"#] {
+        assert_eq!(
+            short(&world.judge(call(&tool, door, arguments), at(1))),
+            "hold preview/host",
+            "{arguments}"
+        );
+    }
 }
 
 #[test]

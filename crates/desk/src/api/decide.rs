@@ -141,7 +141,8 @@ async fn agree(desk: &Arc<Desk>, person: &Person, id: &str, agreed: Agreed) -> R
     let now = desk.house.now();
     let mut approval = Approval::over(Rail::Page, person.name.clone(), now);
     approval.note.clone_from(&agreed.note);
-    let decided = desk.house.store.approve_shown(&plan.id, Some(plan.hash), approval.clone(), now).await?;
+    let (store, door) = (&desk.house.store, Some(person.source()));
+    let decided = store.approve_shown(&plan.id, Some(plan.hash), approval.clone(), door, now).await?;
     let grant = match &agreed.grant {
         Some(ahead) => Some(ahead.give(desk, plan, &person.name).await?),
         None => None,
@@ -186,7 +187,8 @@ async fn refuse(desk: &Desk, person: &Person, id: &str, note: Option<String>) ->
     check_note(note.as_deref())?;
     let row = find(&desk.house, id).await?;
     let now = desk.house.now();
-    let decided = desk.house.store.reject(&row.plan.id, person.name.clone(), Rail::Page, note, now).await?;
+    let (by, door) = (person.name.clone(), Some(person.source()));
+    let decided = desk.house.store.reject_from(&row.plan.id, by, Rail::Page, door, note, now).await?;
     desk.house.announce(row.plan.id.clone());
     Ok(Rejected {
         plan_id: row.plan.id.to_string(),

@@ -139,7 +139,7 @@ pub fn activity(row: &Row) -> Activity {
         hash: row.hash.hex(),
         metadata: ActivityMetadata {
             intent: row.intent.clone(),
-            tool_variant: row.variant.map(|variant| variant.as_str().to_owned()),
+            tool_variant: row.variant.map(|variant| variant.call_tool().to_owned()),
         },
     }
 }

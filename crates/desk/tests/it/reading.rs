@@ -53,7 +53,7 @@ async fn activity_filters_pages_and_exports() {
     let one = scene.get("/activity?type=approval").await["activities"][0].clone();
     assert_eq!(
         one["metadata"],
-        json!({"intent": {"operation_type": "destructive", "reason": "no longer needed"}, "tool_variant": "destructive"})
+        json!({"intent": {"operation_type": "destructive", "reason": "no longer needed"}, "tool_variant": "call_tool_destructive"})
     );
     let id = one["id"].as_str().unwrap();
     assert_eq!(scene.get(&format!("/activity/{id}")).await["activity"], one);

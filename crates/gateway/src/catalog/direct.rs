@@ -39,7 +39,21 @@ fn edited(listed: &Listed) -> Option<String> {
     if let Some(description) = &coached {
         edits.push(Edit::Set("description", description.get()));
     }
+    let titled = titled(listed, &text);
+    if let Some(title) = &titled {
+        edits.push(Edit::Set("title", title.get()));
+    }
     raw::edit_text(&text, &edits)
+}
+
+/// A title for a tool that has none and is listed under a name of ours; none where it keeps its own.
+fn titled(listed: &Listed, text: &str) -> Option<Raw> {
+    if listed.direct_name == listed.tool.name.as_str() || raw::get_text(text, "title").is_some() {
+        return None;
+    }
+    let hinted = raw::get_text(text, "annotations").and_then(|hints| raw::get_text(hints, "title"));
+    let hinted = hinted.and_then(raw::text_of_string).filter(|title| !title.trim().is_empty());
+    Some(raw::to_raw(&hinted.map_or_else(|| listed.tool.full_name().to_string(), |title| title.to_string())))
 }
 
 /// The description of a tool that previews, with what to do after the preview; none where nothing is added.

@@ -250,7 +250,8 @@ fn invariant_nothing_dropped_on_the_direct_surface() {
     let expect = tool
         .replace(r#""name":"t""#, r#""name":"u__t""#)
         .replace(r#""category":"c"}"#, r#""category":"c","destructiveHint":false}"#)
-        .replace(r#"9007199254740993}}"#, &format!(r#"9007199254740993}},"countersign":{argument}}}"#));
+        .replace(r#"9007199254740993}}"#, &format!(r#"9007199254740993}},"countersign":{argument}}}"#))
+        .replace(r#""taskSupport":"optional"}}"#, r#""taskSupport":"optional"},"title":"T"}"#);
     assert_eq!(listed, expect);
     let argument: Value = serde_json::from_str(&argument).unwrap();
     let keys: Vec<&String> = argument["properties"].as_object().unwrap().keys().collect();
@@ -275,6 +276,9 @@ fn the_direct_surface_says_the_governed_effect() {
     assert_eq!(hints(json!({"name": "make", "annotations": null})), (json!(false), json!(false)));
     let bare: Value = serde_json::from_str(&direct(r#"{"name":"x"}"#)).unwrap();
     assert_eq!(bare["inputSchema"]["type"], "object");
+    assert_eq!(bare["title"], "u:x", "a tool without a title is shown by its full name");
+    let own: Value = serde_json::from_str(&direct(r#"{"name":"x","title":"Own"}"#)).unwrap();
+    assert_eq!(own["title"], "Own");
 }
 
 #[test]

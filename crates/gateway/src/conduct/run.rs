@@ -209,6 +209,8 @@ fn no_result(code: Code, name: &str, why: &str, effect: Effect, sent: Sent) -> R
             let message = format!("`{name}` gave no answer, and whether it acted is not known: {why}");
             Refusal::new(code, message)
                 .because("outcome_unknown")
+                // Whatever the code says elsewhere: asking again may do it twice.
+                .with("retryable", false)
                 .next(&[NextAction::VerifyOutcome, NextAction::CheckUpstream])
         }
         Ended::Success | Ended::Error => Refusal::new(code, format!("`{name}` gave no answer: {why}"))

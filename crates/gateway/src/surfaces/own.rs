@@ -197,7 +197,7 @@ fn count(given: &Map<String, Value>, name: &str, usual: u64, most: u64) -> Resul
 
 fn retrieve_tools(house: &House, caller: &Caller, given: &Map<String, Value>) -> Result<Envelope, Refusal> {
     let query = match given.get("query") {
-        None | Some(Value::Null) => "",
+        None | Some(Value::Null) => return Err(invalid("query", "is required: what the tool should do")),
         Some(Value::String(text)) => text,
         Some(_) => return Err(invalid("query", "must be a string")),
     };

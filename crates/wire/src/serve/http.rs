@@ -1,6 +1,7 @@
 //! Serving clients over streamable HTTP, both eras on one endpoint: sessions with an id for the older revisions, one POST per
 //! request for the stateless one. It checks where a request comes from; who it is, the service says.
 
+mod body;
 mod guard;
 mod post;
 mod stream;
@@ -21,6 +22,8 @@ use axum::routing::any;
 use axum::serve::ListenerExt;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::net::TcpListener;
+
+pub use self::body::{NoBody, read_body};
 
 use super::dispatch::Front;
 use super::events::EventLog;

@@ -54,6 +54,8 @@ async fn what_does_not_belong_here_gets_no_further_than_http() {
     check("POST", &[ann, session, ("content-type", "text/plain")], PING, 415).await;
     check("POST", &[ann, session, ("accept", "application/json")], PING, 406).await;
     check("POST", &[ann, session], &long, 413).await;
+    // Much more than fits into what lies between two sockets: the answer is seen all the same.
+    check("POST", &[ann, session], &"x".repeat(24 << 20), 413).await;
     check("POST", &[ann, session], "not json", 400).await;
     check("POST", &[ann, session], &format!("[{PING}]"), 400).await;
     check("POST", &[ann, session], r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, 202).await;

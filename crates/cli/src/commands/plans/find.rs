@@ -47,14 +47,15 @@ impl<'a> Part<'a> {
         bare.starts_with(&self.bare) || bare.ends_with(&self.bare)
     }
 
-    /// A part that is too short to mean one id.
-    pub(crate) fn check(&self) -> Result<(), Trouble> {
+    /// A part that is too short to mean one id means none.
+    pub(crate) fn check(&self, absent: impl FnOnce() -> Refusal) -> Result<(), Trouble> {
         if self.bare.chars().count() >= FEWEST {
             return Ok(());
         }
-        let message =
-            format!("`{}` is too short: {FEWEST} characters of an id at least", visible(self.typed));
-        Err(Trouble::usage("invalid_value", message, "copy the id from the list"))
+        Err(Trouble::refused(
+            absent(),
+            format!("copy the id from the list, {FEWEST} characters of it at least"),
+        ))
     }
 
     /// The one of several that is meant.
@@ -65,7 +66,7 @@ impl<'a> Part<'a> {
         absent: Refusal,
         list: &str,
     ) -> Result<T, Trouble> {
-        self.check()?;
+        self.check(|| absent.clone())?;
         let mut meant: Vec<T> = all.into_iter().filter(|one| self.fits(&id(one))).collect();
         match (meant.pop(), meant.len()) {
             (Some(only), 0) => Ok(only),
@@ -96,7 +97,7 @@ pub(crate) async fn plan(store: &Store, url: &StoreUrl, typed: &str) -> Result<P
         let found = store.plan(&PlanId::new(whole)).await.map_err(fault)?;
         return found.ok_or_else(|| Trouble::refused(absent(), LIST));
     }
-    part.check()?;
+    part.check(absent)?;
     for state in [Some(PlanState::Pending), None] {
         let mut meant = Vec::new();
         let mut cursor = None;

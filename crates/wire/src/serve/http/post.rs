@@ -7,9 +7,9 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::extract::Request as HttpRequest;
 use axum::response::Response;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::mpsc;
 
+use super::body::{NoBody, read_body};
 use super::guard::{self, accepts, is_json, is_modern, version_header};
 use super::stream::{self, Hangup};
 use super::{Entry, HttpFront, SESSION};
@@ -38,15 +38,16 @@ impl<S: Service> HttpFront<S> {
             return guard::plain(StatusCode::NOT_ACCEPTABLE, message);
         }
         let limits = self.options.serve.limits;
-        let reading = Limited::new(body, limits.frame).collect();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, reading).await {
+        let body = match tokio::time::timeout(BODY_TIMEOUT, read_body(body, limits.frame)).await {
             Err(_) => return guard::plain(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Ok(Ok(body)) => body,
+            Ok(Err(NoBody::TooLong)) => {
                 let error = Malformed::too_long(&[], &[], limits.frame).error;
                 return guard::error(StatusCode::PAYLOAD_TOO_LARGE, None, error);
             }
-            Ok(Err(_)) => return guard::plain(StatusCode::BAD_REQUEST, "the body could not be read"),
+            Ok(Err(NoBody::Cut)) => {
+                return guard::plain(StatusCode::BAD_REQUEST, "the body could not be read");
+            }
         };
         match frame::parse(&body, limits) {
             Ok(Frame::One(message)) => self.message(path, tag, &headers, message).await,
