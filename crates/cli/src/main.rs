@@ -15,6 +15,7 @@ mod natives;
 mod output;
 mod person;
 mod records;
+mod telemetry;
 mod usage;
 mod when;
 

@@ -41,6 +41,7 @@ impl Answer {
 
     /// As a reply on the wire.
     pub fn into_reply(self) -> Reply {
+        crate::trace::answered(&self);
         match self {
             Self::Envelope(envelope) => Ok(tool_result(&envelope)),
             Self::Carded(envelope, meta) => {

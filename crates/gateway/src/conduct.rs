@@ -30,6 +30,7 @@ use crate::asked::Asked;
 use crate::house::House;
 use crate::law::Law;
 use crate::suggested::Suggesting;
+use crate::trace;
 
 /// One call on its way.
 pub struct Conduct<'a> {
@@ -101,16 +102,14 @@ struct World {
 }
 
 impl Conduct<'_> {
-    async fn go(&self, mut call: Call) -> Answer {
+    async fn go(&self, call: Call) -> Answer {
         let law = self.house.law.load_full();
-        let world = match self.look(&call).await {
-            Ok(world) => world,
+        let verdict = match trace::part("gate", self.ruled(call, &law)).await {
+            Ok(verdict) => verdict,
             // What can't be looked up can't be judged: closed.
             Err(fault) => return self.refuse_unlogged(&fault.refusal()),
         };
-        // After the plan: a change found only now ends it as `tool_changed`, not as one that somebody cancelled.
-        call.standing = standing(self.house, &call.name, &call.brought).await;
-        match self.judge(call, &law, &world) {
+        match verdict {
             Verdict::Go(permit) => self.run(permit).await,
             Verdict::Redeem(redemption) => self.redeem(redemption).await,
             Verdict::Hold(draft) => self.hold(draft, &law).await,
@@ -118,6 +117,17 @@ impl Conduct<'_> {
             Verdict::Explain(explanation) => self.explain(explanation).await,
             Verdict::Refuse(refused) => self.refuse_by_mode(refused).await,
         }
+    }
+
+    /// Looks at the world, then judges.
+    async fn ruled(&self, mut call: Call, law: &Law) -> Result<Verdict, StoreFault> {
+        let world = self.look(&call).await?;
+        // After the plan: a change found only now ends it as `tool_changed`, not as one that somebody cancelled.
+        call.standing = standing(self.house, &call.name, &call.brought).await;
+        let is_known = self.house.catalog.load().get(&call.name).is_some();
+        let verdict = self.judge(call, law, &world);
+        trace::judged(&verdict, is_known);
+        Ok(verdict)
     }
 
     /// A refusal; one about the mode comes with what can be done instead.

@@ -24,6 +24,7 @@ use crate::relist::Keeper;
 use crate::runs::Runs;
 use crate::schema::Schemas;
 use crate::tasks::Finished;
+use crate::trace::Watcher;
 use crate::upstreams::Upstream;
 
 /// How long the first request waits for the first lists.
@@ -60,6 +61,7 @@ pub struct House {
     keeper: OnceLock<Weak<Keeper>>,
     runs: OnceLock<Arc<Runs>>,
     lines: Mutex<Vec<Weak<Session>>>,
+    watcher: OnceLock<Arc<dyn Watcher>>,
 }
 
 impl House {
@@ -83,6 +85,7 @@ impl House {
             keeper: OnceLock::new(),
             runs: OnceLock::new(),
             lines: Mutex::new(Vec::new()),
+            watcher: OnceLock::new(),
         }
     }
 
@@ -210,6 +213,17 @@ impl House {
             return None;
         }
         self.upstreams.load().values().next().cloned()
+    }
+
+    /// Names who watches what happens; once.
+    pub fn watched_by(&self, watcher: Arc<dyn Watcher>) {
+        // As with the keeper: the first stays.
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// Who watches what happens, if anybody does.
+    pub fn watcher(&self) -> Option<&Arc<dyn Watcher>> {
+        self.watcher.get()
     }
 
     /// Names the keeper of the catalogue; once.

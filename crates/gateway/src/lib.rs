@@ -26,6 +26,7 @@ pub mod simulate;
 mod suggested;
 pub mod surfaces;
 pub mod tasks;
+pub mod trace;
 pub mod upstreams;
 pub mod waiting;
 

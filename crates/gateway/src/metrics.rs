@@ -48,21 +48,24 @@ impl Metrics {
         }
     }
 
+    /// Calls by effect and status, as counted so far.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, RowStatus, u64)> {
+        let names = Effect::ALL.iter().map(|effect| effect.as_str()).chain(["unknown"]);
+        names.zip(&self.calls).flat_map(|(effect, row)| {
+            let counted = RowStatus::ALL.iter().zip(row);
+            counted.map(move |(status, counter)| (effect, *status, counter.load(Ordering::Relaxed)))
+        })
+    }
+
     /// The Prometheus page.
     pub fn page(&self, house: &House) -> String {
         let mut page = String::from(
             "# HELP countersign_calls_total Calls by effect and status.\n# TYPE countersign_calls_total counter\n",
         );
-        let names = Effect::ALL.iter().map(|effect| effect.as_str()).chain(["unknown"]);
-        for (effect, row) in names.zip(&self.calls) {
-            for (status, counter) in RowStatus::ALL.iter().zip(row) {
-                let value = counter.load(Ordering::Relaxed);
-                // Writing to a String can't fail.
-                let _ = writeln!(
-                    page,
-                    "countersign_calls_total{{effect=\"{effect}\",status=\"{status}\"}} {value}"
-                );
-            }
+        for (effect, status, value) in self.calls() {
+            // Writing to a String can't fail.
+            let _ =
+                writeln!(page, "countersign_calls_total{{effect=\"{effect}\",status=\"{status}\"}} {value}");
         }
         self.durations(&mut page);
         page.push_str("# HELP countersign_upstream_up Whether an upstream answers.\n# TYPE countersign_upstream_up gauge\n");

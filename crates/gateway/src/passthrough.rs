@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cards::{self, Cards};
 use crate::house::{House, Upstreams};
+use crate::trace;
 use crate::upstreams::{Talk, Upstream, UpstreamFault};
 
 /// Between an upstream's name and a prompt's.
@@ -61,8 +62,12 @@ impl Passage<'_> {
     }
 
     async fn forward(&self, upstream: &Arc<dyn Upstream>, method: &str, params: Option<&RawValue>) -> Reply {
+        let doing = async |onward: Option<Raw>| {
+            let params = onward.as_deref().or(params);
+            upstream.request(method, params, self.talk(upstream.as_ref())).await
+        };
         let answer = tokio::select! {
-            answer = upstream.request(method, params, self.talk(upstream.as_ref())) => answer,
+            answer = trace::sent(upstream.id().as_str(), method, None, params, doing) => answer,
             () = self.ctx.cancelled() => return Err(RpcError::new(code::INTERNAL, "cancelled")),
         };
         answer.map_err(|fault| rpc_error(upstream.id(), &fault))

@@ -14,6 +14,7 @@ use countersign_wire::serve::{
     self as wire, Ctx, Description, End, HttpRefusal, Notice, Opening, Replies, Saved, Service, Session, Tag,
     Transport,
 };
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::cards::Cards;
@@ -22,6 +23,7 @@ use crate::line::{self, Principal};
 use crate::passthrough::{self, Passage};
 use crate::surfaces;
 use crate::tasks::{self, Tasks};
+use crate::trace;
 
 /// Guidance for the model, said when a session opens.
 const INSTRUCTIONS: &str = "Every tool here is governed. Modes: ask (inspect), plan (preview), execute (change); set_mode \
@@ -204,32 +206,53 @@ impl Service for Face {
 
     async fn request(&self, ctx: Ctx, request: Request) -> Reply {
         let params = request.params.as_deref();
-        let (mut caller, surface) = line::caller(&ctx, params)?;
-        // What the configuration says now, not what it said when the line was opened.
-        if caller.credential.is_none() {
-            caller.scopes.max_mode = self.house.law.load().max_mode;
-        }
-        match &*request.method {
-            "tools/list" => {
-                self.house.settled().await;
-                surfaces::list(&self.house, &caller, surface, Cards::of(&ctx))
-            }
-            "tools/call" => {
-                self.house.settled().await;
-                let reply = surfaces::call(&self.house, &ctx, caller.clone(), surface, params).await;
-                Tasks { house: &self.house, ctx: &ctx, caller: &caller }.dress(params, reply).await
-            }
-            method if (Tasks { house: &self.house, ctx: &ctx, caller: &caller }).is_about(method) => {
-                Tasks { house: &self.house, ctx: &ctx, caller: &caller }.answer(method, params).await
-            }
-            other => Passage { house: &self.house, ctx: &ctx, caller: &caller }.request(other, params).await,
-        }
+        let facts = || about(&ctx);
+        let answer = self.answer(&ctx, &request.method, params);
+        trace::served(self.house.watcher(), &request.method, params, facts, answer).await
     }
 
     async fn notification(&self, _session: Arc<Session>, notification: Notification) {
         // Roots and whatever extensions say go to the one upstream that is served bare; others have no addressee.
         if let Some(only) = self.house.bare_upstream() {
             only.notify(&notification.method, notification.params.as_deref()).await;
+        }
+    }
+}
+
+/// What is told of the line a request came on.
+fn about(ctx: &Ctx) -> Vec<trace::Fact> {
+    let transport = match ctx.session().transport() {
+        Transport::Stdio => "pipe",
+        Transport::Http => "tcp",
+    };
+    let mut facts = vec![("network.transport", transport.into())];
+    if let Some(principal) = ctx.session().tag().get::<Principal>() {
+        facts.push(("countersign.role", principal.role.as_str().into()));
+    }
+    facts
+}
+
+impl Face {
+    async fn answer(&self, ctx: &Ctx, method: &str, params: Option<&RawValue>) -> Reply {
+        let (mut caller, surface) = line::caller(ctx, params)?;
+        // What the configuration says now, not what it said when the line was opened.
+        if caller.credential.is_none() {
+            caller.scopes.max_mode = self.house.law.load().max_mode;
+        }
+        match method {
+            "tools/list" => {
+                self.house.settled().await;
+                surfaces::list(&self.house, &caller, surface, Cards::of(ctx))
+            }
+            "tools/call" => {
+                self.house.settled().await;
+                let reply = surfaces::call(&self.house, ctx, caller.clone(), surface, params).await;
+                Tasks { house: &self.house, ctx, caller: &caller }.dress(params, reply).await
+            }
+            method if (Tasks { house: &self.house, ctx, caller: &caller }).is_about(method) => {
+                Tasks { house: &self.house, ctx, caller: &caller }.answer(method, params).await
+            }
+            other => Passage { house: &self.house, ctx, caller: &caller }.request(other, params).await,
         }
     }
 }

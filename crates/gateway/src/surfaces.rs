@@ -22,6 +22,7 @@ use crate::asked::Asked;
 use crate::cards::{self, Cards};
 use crate::conduct::conduct;
 use crate::house::House;
+use crate::trace;
 
 /// `tools/list`: our tools, and on the direct surface every upstream's, in one stable order.
 pub fn list(house: &House, caller: &Caller, surface: Surface, cards: Cards) -> Reply {
@@ -99,6 +100,7 @@ pub async fn call(
     }
     let bare = surface == Surface::Direct && house.catalog.load().is_bare();
     if let Some(own) = own::meant(house, &name).filter(|_| !bare) {
+        trace::about(own);
         return own::call(house, ctx, caller, surface, own, params).await.into_reply();
     }
     match surface {

@@ -45,9 +45,9 @@ impl<'a> Errand<'a> {
         }
     }
 
-    /// A dry run the gate asked for.
-    pub fn dry_run(dry: &'a DryRun) -> Self {
-        Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest: None, permitted: None }
+    /// A dry run the gate asked for. Nothing of the request goes along but its place in a trace, if any.
+    pub fn dry_run(dry: &'a DryRun, rest: Option<&'a RawValue>) -> Self {
+        Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest, permitted: None }
     }
 
     /// The tool's own name.

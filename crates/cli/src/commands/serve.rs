@@ -27,6 +27,7 @@ use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file::{self, ConfigFiles};
 use crate::natives::Own;
+use crate::telemetry::Telemetry;
 use crate::{environment, records};
 
 /// What `serve` takes.
@@ -238,6 +239,7 @@ impl Served {
             let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
             Trouble::refused(refusal, "countersign policy check")
         })?;
+        let telemetry = Telemetry::watch(&house);
         countersign_gateway::replicas::join(&house);
         tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&house), keeper, assembly));
         let opened = listeners.open_desk(&house, &store).await;
@@ -274,7 +276,9 @@ impl Served {
         for upstream in house.upstreams.load().values() {
             upstream.close().await;
         }
-        store.flush().await.map_err(|fault| records::trouble(&fault, &url))?;
+        let flushed = store.flush().await;
+        telemetry.close().await;
+        flushed.map_err(|fault| records::trouble(&fault, &url))?;
         ended.map_err(|error| broken("serving ended", &error))?;
         Ok(Answer::default())
     }

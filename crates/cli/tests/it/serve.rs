@@ -25,6 +25,9 @@ mod scene;
 mod self_approval;
 mod sessions;
 mod simulate;
+#[cfg(feature = "otlp")]
+mod telemetry;
+mod trace_context;
 mod transcript;
 
 /// One test for each transcript; the file's name is the test's.

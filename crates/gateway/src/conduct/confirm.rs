@@ -14,7 +14,7 @@ use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::suggest::Moment;
 use countersign_store::{Entry, Filter, HoldRefused, Holding, Joined, Row};
-use countersign_wire::raw;
+use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ use crate::answer::Answer;
 use crate::cards::{self, Again, Cards};
 use crate::escape;
 use crate::law::Law;
+use crate::trace;
 use crate::upstreams::{Errand, UpstreamFault};
 
 /// How long a host may take to answer an elicitation before the other rails go on alone.
@@ -79,6 +80,7 @@ impl Conduct<'_> {
             Ok(holding) => holding,
             Err(refused) => return self.not_held(&refused, draft.record).await,
         };
+        trace::noted("countersign.plan_id", holding.plan_id.as_str());
         self.tell_of(&plan, &holding);
         // Whatever was decided, by whomever, shows when the call comes back with its token.
         if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
@@ -186,7 +188,11 @@ impl Conduct<'_> {
     pub(super) async fn redeem(&self, redemption: Redemption) -> Answer {
         let fresh = match redemption.dry_run() {
             None => None,
-            Some(dry) => match self.dry_run(&redemption.plan().tool.upstream, &dry, redemption.style()).await
+            Some(dry) => match trace::part(
+                "preview",
+                self.dry_run(&redemption.plan().tool.upstream, &dry, redemption.style()),
+            )
+            .await
             {
                 Ok(preview) => Some(preview),
                 Err(refusal) => {
@@ -232,7 +238,9 @@ impl Conduct<'_> {
     pub(super) async fn preview(&self, draft: &Draft) -> Result<Preview, Refusal> {
         match draft.dry_run() {
             None => Ok(draft.computed_preview()),
-            Some(dry) => self.dry_run(&draft.call.name.upstream, &dry, &draft.style).await,
+            Some(dry) => {
+                trace::part("preview", self.dry_run(&draft.call.name.upstream, &dry, &draft.style)).await
+            }
         }
     }
 
@@ -252,7 +260,11 @@ impl Conduct<'_> {
         let mut talk = self.talk(upstream.as_ref(), None);
         // A dry run asks nobody and tells no progress: its answer is only a preview.
         (talk.relay, talk.questions) = (None, Questions::PassThrough);
-        let result = upstream.call(Errand::dry_run(dry), talk).await.map_err(|fault| match fault {
+        let doing =
+            async |onward: Option<Raw>| upstream.call(Errand::dry_run(dry, onward.as_deref()), talk).await;
+        let asked =
+            trace::sent(upstream.id().as_str(), "tools/call", Some(dry.tool.as_str()), None, doing).await;
+        let result = asked.map_err(|fault| match fault {
             UpstreamFault::Rpc(error) => failed(error.message()),
             UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. } => failed(why),
         })?;
@@ -301,9 +313,15 @@ impl Conduct<'_> {
         // Whoever answers first decides: a person elsewhere need not wait for a host that shows nothing.
         let decided =
             crate::waiting::until_decided(self.house, ctx, &holding.plan_id, HOST_PATIENCE.as_secs_f64());
-        let answer = tokio::select! {
-            answer = ctx.ask("elicitation/create", Some(&params)) => answer,
-            decided = decided => return decided,
+        let asking = async {
+            tokio::select! {
+                answer = ctx.ask("elicitation/create", Some(&params)) => Err(answer),
+                decided = decided => Ok(decided),
+            }
+        };
+        let answer = match trace::part("wait", asking).await {
+            Ok(decided) => return decided,
+            Err(answer) => answer,
         };
         let Ok(answer) = answer else { return false };
         let (store, now) = (&self.house.store, self.house.now());
@@ -327,7 +345,7 @@ impl Conduct<'_> {
     pub(super) async fn waited(&self, holding: &Holding) -> bool {
         let Some(seconds) = self.wait_seconds.filter(|seconds| *seconds > 0.0) else { return false };
         let Some(ctx) = self.ctx else { return false };
-        crate::waiting::until_decided(self.house, ctx, &holding.plan_id, seconds).await
+        trace::part("wait", crate::waiting::until_decided(self.house, ctx, &holding.plan_id, seconds)).await
     }
 }
 

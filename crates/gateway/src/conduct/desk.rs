@@ -18,6 +18,10 @@ use serde_json::json;
 use super::Conduct;
 use crate::answer::Answer;
 use crate::house::House;
+use crate::trace;
+
+/// What running a plan from the desk is called, in answers and to whoever watches.
+const RUN: &str = "approve_and_run";
 
 /// Runs a plan that a person approved, whoever is faster: a plan the agent runs meanwhile is not run again.
 pub async fn run_approved(house: &Arc<House>, plan: &Plan) -> Result<Answer, Refusal> {
@@ -41,12 +45,13 @@ pub async fn run_approved(house: &Arc<House>, plan: &Plan) -> Result<Answer, Ref
         house,
         ctx: None,
         caller: caller.clone(),
-        command: "approve_and_run".to_owned(),
+        command: RUN.to_owned(),
         wait_seconds: None,
         rest: None,
     };
+    let watcher = house.watcher();
     if !plan.steps.is_empty() {
-        return Ok(conduct.run_series(&plan.id, brought).await);
+        return Ok(trace::own(watcher, RUN, conduct.run_series(&plan.id, brought)).await);
     }
     let call = Call {
         caller,
@@ -58,7 +63,7 @@ pub async fn run_approved(house: &Arc<House>, plan: &Plan) -> Result<Answer, Ref
         mode: Some(Mode::Execute.as_str().to_owned()),
         brought,
     };
-    Ok(conduct.go(call).await)
+    Ok(trace::own(watcher, RUN, conduct.go(call)).await)
 }
 
 /// In which role the plan was made: a person's own line may reach more. Names are never both.

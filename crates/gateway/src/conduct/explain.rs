@@ -43,7 +43,7 @@ impl Conduct<'_> {
         let mut talk = self.talk(upstream.as_ref(), None);
         (talk.relay, talk.questions) = (None, Questions::PassThrough);
         let result = tokio::select! {
-            result = upstream.call(Errand::dry_run(look), talk) => result,
+            result = upstream.call(Errand::dry_run(look, None), talk) => result,
             () = self.cancelled() => return Err("the client cancelled the call".to_owned()),
         };
         let result = result.map_err(|fault| match fault {

@@ -18,6 +18,7 @@ use super::Conduct;
 use super::confirm::HOST_PATIENCE;
 use crate::escape;
 use crate::house::House;
+use crate::trace;
 use crate::waiting;
 
 /// How often a plan is looked at for a client that opened its page and went on.
@@ -34,17 +35,24 @@ impl Conduct<'_> {
             return false;
         }
         let seconds = self.wait_seconds.unwrap_or_default().max(HOST_PATIENCE.as_secs_f64());
-        let mut decided = pin!(waiting::until_decided(self.house, ctx, &holding.plan_id, seconds));
-        let answer = tokio::select! {
-            answer = ctx.ask("elicitation/create", Some(&params)) => answer,
-            decided = &mut decided => return decided,
+        let waiting = async {
+            let mut decided = pin!(waiting::until_decided(self.house, ctx, &holding.plan_id, seconds));
+            let answer = tokio::select! {
+                answer = ctx.ask("elicitation/create", Some(&params)) => answer,
+                decided = &mut decided => return Err(decided),
+            };
+            match answer {
+                Ok(answer) if raw::get_str(&answer, "action").as_deref() == Some("accept") => {
+                    Ok(decided.await)
+                }
+                // Not now, or not here: the other rails stay open, and nothing was said about the plan.
+                Ok(_) | Err(_) => Err(false),
+            }
         };
-        let opened = answer.is_ok_and(|answer| raw::get_str(&answer, "action").as_deref() == Some("accept"));
-        if !opened {
-            // Not now, or not here: the other rails stay open, and nothing was said about the plan.
-            return false;
-        }
-        let is_decided = decided.await;
+        let is_decided = match trace::part("wait", waiting).await {
+            Ok(is_decided) => is_decided,
+            Err(otherwise) => return otherwise,
+        };
         match (ctx.era(), is_decided) {
             (Era::Legacy, true) => told(ctx, &id).await,
             (Era::Legacy, false) => {

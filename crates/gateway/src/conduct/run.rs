@@ -16,6 +16,7 @@ use countersign_wire::raw::{self, Raw};
 use super::{Conduct, facts};
 use crate::answer::{Answer, with_meta};
 use crate::cards::{self, Cards};
+use crate::trace;
 use crate::upstreams::{Errand, Talk, Upstream, UpstreamFault};
 
 /// The longest result kept with a plan for `get_plan`, in bytes.
@@ -33,7 +34,7 @@ impl Conduct<'_> {
         if let Err(refusal) = self.take(permit.limit()) {
             return (self.refuse(Refused { refusal, record }).await, Ended::Error);
         }
-        let opened = match self.house.store.open(permit, self.house.now()).await {
+        let opened = match trace::part("ledger", self.house.store.open(permit, self.house.now())).await {
             Ok(opened) => opened,
             Err(refused) => return (self.not_opened(&refused, record).await, Ended::Error),
         };
@@ -74,15 +75,19 @@ impl Conduct<'_> {
             Some(_) => self.rest.as_deref().and_then(router_rest),
             None => self.rest.clone(),
         };
-        let errand = Errand::opened(opened, rest.as_deref());
-        let call = upstream.call(errand, self.talk(upstream.as_ref(), permit.timeout()));
-        tokio::select! {
-            sent = call => sent,
-            () = self.cancelled() => Err(UpstreamFault::Unavailable {
-                why: "the client cancelled the call".to_owned(),
-                sent: Sent::Unknown,
-            }),
-        }
+        let (rest, tool) = (rest.as_deref(), permit.tool().name.as_str());
+        let doing = async |onward: Option<Raw>| {
+            let errand = Errand::opened(opened, onward.as_deref().or(rest));
+            let call = upstream.call(errand, self.talk(upstream.as_ref(), permit.timeout()));
+            tokio::select! {
+                sent = call => sent,
+                () = self.cancelled() => Err(UpstreamFault::Unavailable {
+                    why: "the client cancelled the call".to_owned(),
+                    sent: Sent::Unknown,
+                }),
+            }
+        };
+        trace::sent(permit.tool().upstream.as_str(), "tools/call", Some(tool), rest, doing).await
     }
 
     /// How this request speaks with an upstream: progress back to its client, questions in the client's era.
@@ -122,7 +127,8 @@ impl Conduct<'_> {
                 Ended::Error | Ended::Unknown => RowStatus::Error,
             },
         );
-        let ledger = match self.house.store.close(opened, outcome, self.house.now()).await {
+        let closing = self.house.store.close(opened, outcome, self.house.now());
+        let ledger = match trace::part("ledger", closing).await {
             Ok(ledger) => ledger.as_str().to_owned(),
             Err(fault) => {
                 tracing::error!(
@@ -133,6 +139,7 @@ impl Conduct<'_> {
                 String::new()
             }
         };
+        trace::noted("countersign.ledger_id", &ledger);
         if let Some(plan) = &plan {
             self.house.announce(plan.clone());
         }

@@ -325,7 +325,7 @@ mod tests {
     fn check(rest: Option<&str>, expect: &str) {
         let rest = rest.and_then(raw::from_text);
         let dry = DryRun { tool: ToolName::new("a\"b"), arguments: r#"{"n": 1.50}"#.to_owned() };
-        let errand = Errand { rest: rest.as_deref(), ..Errand::dry_run(&dry) };
+        let errand = Errand::dry_run(&dry, rest.as_deref());
         assert_eq!(call_params(&errand).get(), expect);
     }
 

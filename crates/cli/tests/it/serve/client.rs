@@ -236,6 +236,22 @@ impl Client {
         self.finish("tools/call", tool, params)
     }
 
+    /// A call that says more about itself: members of `_meta`, as text.
+    pub(crate) fn call_saying(&self, tool: &str, arguments: &str, more: &str) -> Reply {
+        let meta = self.meta().map(|meta| meta.to_string()).unwrap_or_else(|| "{}".to_owned());
+        let meta = match meta.strip_suffix('}') {
+            Some("{") => format!("{{{more}}}"),
+            Some(begun) => format!("{begun},{more}}}"),
+            None => panic!("{meta}"),
+        };
+        let name = Value::from(tool);
+        self.finish(
+            "tools/call",
+            tool,
+            format!(r#"{{"name":{name},"arguments":{arguments},"_meta":{meta}}}"#),
+        )
+    }
+
     /// A stateless call again, with answers to what was asked and the state that came with the question.
     pub(crate) fn retry(&self, tool: &str, arguments: &str, answers: &str, state: &Value) -> Reply {
         let (name, meta) = (Value::from(tool), self.meta().unwrap());

@@ -53,8 +53,19 @@ impl Scene {
 
     /// The same on a surface, with flags.
     pub(crate) fn open_with(way: Way, surface: &'static str, config: &str, flags: &[&str]) -> Self {
+        Self::open_in(World::new(), way, surface, config, flags)
+    }
+
+    /// The same in a world that was prepared.
+    pub(crate) fn open_in(
+        world: World,
+        way: Way,
+        surface: &'static str,
+        config: &str,
+        flags: &[&str],
+    ) -> Self {
         let mut scene = Self {
-            world: World::new(),
+            world,
             way,
             surface,
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),

@@ -163,7 +163,7 @@ impl Bench {
     /// A dry run, which no gate is asked about.
     pub(crate) async fn dry_run(&self, tool: &str, arguments: Value) -> Result<Value, UpstreamFault> {
         let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string() };
-        let raw = self.upstream.call(Errand::dry_run(&dry), talk(LONG)).await?;
+        let raw = self.upstream.call(Errand::dry_run(&dry, None), talk(LONG)).await?;
         Ok(serde_json::from_str(raw.get()).unwrap())
     }
 

@@ -119,7 +119,7 @@ pub(crate) async fn call(
     limit: Duration,
 ) -> Result<Raw, UpstreamFault> {
     let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string() };
-    upstream.call(Errand::dry_run(&dry), talk(limit)).await
+    upstream.call(Errand::dry_run(&dry, None), talk(limit)).await
 }
 
 pub(crate) fn text_of(result: &Raw) -> String {
