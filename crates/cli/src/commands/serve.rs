@@ -263,12 +263,19 @@ impl Served {
                     router = pages.map_or_else(|| router.clone(), |pages| router.clone().merge(pages));
                     desk
                 });
+                let (told, stopping) = tokio::sync::oneshot::channel();
+                let listeners = Arc::clone(&front);
                 let until = async move {
                     stopped().await;
-                    // Pages that listen would keep the listener open.
+                    // Pages and hosts that listen would keep the listener open.
                     desk.iter().for_each(|desk| desk.close());
+                    listeners.hush();
+                    let _ = told.send(());
                 };
-                let served = listening.serve(router, until).await;
+                let served = tokio::select! {
+                    served = listening.serve(router, until) => served,
+                    () = patience(stopping) => Ok(()),
+                };
                 front.shutdown().await;
                 served
             }
@@ -281,6 +288,18 @@ impl Served {
         flushed.map_err(|fault| records::trouble(&fault, &url))?;
         ended.map_err(|error| broken("serving ended", &error))?;
         Ok(Answer::default())
+    }
+}
+
+/// How long calls that are under way keep a gateway that was told to stop.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Ends when those who are still here had their time since the gateway was told to stop.
+async fn patience(stopping: tokio::sync::oneshot::Receiver<()>) {
+    match stopping.await {
+        Ok(()) => tokio::time::sleep(PATIENCE).await,
+        // Whoever would tell is gone with the listener, which says why itself.
+        Err(_) => std::future::pending().await,
     }
 }
 

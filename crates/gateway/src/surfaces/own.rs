@@ -388,6 +388,9 @@ async fn cancel_plan(
     Ok(Envelope::ok("cancel_plan", Map::new()).with("plan", plan_value(&row)))
 }
 
+/// How many lines of its log a run has in a list: enough to see what it was at.
+const LISTED_LINES: usize = 5;
+
 /// A run as `get_run` and `list_runs` show it.
 pub(crate) fn run_value(run: &Run, tail: usize) -> Value {
     let skipped = run.log_tail.len().saturating_sub(tail);
@@ -414,7 +417,7 @@ async fn list_runs(
     let limit = count(given, "limit", 20, 100)?;
     let limit = u32::try_from(limit).unwrap_or(100);
     let runs = house.store.runs(Some(&caller.principal), limit).await.map_err(|fault| fault.refusal())?;
-    let runs: Vec<Value> = runs.iter().map(|run| run_value(run, 0)).collect();
+    let runs: Vec<Value> = runs.iter().map(|run| run_value(run, LISTED_LINES)).collect();
     Ok(Envelope::ok("list_runs", Map::new()).with("runs", runs))
 }
 
@@ -436,7 +439,10 @@ async fn get_run(
     let run = run.ok_or_else(|| {
         Refusal::new(Code::NotFound, format!("there is no run `{}`", crate::escape::visible(id.as_str())))
     })?;
-    Ok(Envelope::ok("get_run", Map::new()).with("run", run_value(&run, tail)))
+    // Its fields stand by themselves, and together as `run`, as a plan does in `get_plan`.
+    let run = run_value(&run, tail);
+    let fields = run.as_object().cloned().unwrap_or_default();
+    Ok(Envelope::ok("get_run", fields).with("run", run))
 }
 
 #[cfg(test)]

@@ -145,6 +145,11 @@ impl<S: Service> HttpFront<S> {
         lock(&self.sessions).len()
     }
 
+    /// Ends the streams that belong to no request: those that listen would keep a listener open that is to close.
+    pub fn hush(&self) {
+        lock(&self.sessions).values().for_each(|entry| entry.news.finish());
+    }
+
     /// Ends all sessions; persisted ones may come back after a restart.
     pub async fn shutdown(&self) {
         let all: Vec<Arc<Entry>> = lock(&self.sessions).drain().map(|(_, entry)| entry).collect();

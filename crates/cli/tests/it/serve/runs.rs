@@ -83,7 +83,10 @@ fn begin(client: &Client, tool: &str, args: &Value) -> String {
 fn run(client: &Client, id: &str, more: &Value) -> Value {
     let mut given = json!({"run_id": id});
     given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    client.call("get_run", &given.to_string()).data()["run"].clone()
+    let reply = client.call("get_run", &given.to_string());
+    let data = reply.data();
+    assert_eq!((&data["run_id"], &data["state"]), (&data["run"]["run_id"], &data["run"]["state"]));
+    data["run"].clone()
 }
 
 /// The progress that came for a token, in order.

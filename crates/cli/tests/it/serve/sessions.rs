@@ -114,3 +114,21 @@ fn a_session_name_that_is_too_long_is_refused() {
     }
     scene.finish(vec![fits, long, unnamed]);
 }
+
+/// Hosts keep a stream open for as long as they live: a gateway that is told to stop does not wait for them.
+#[test]
+fn a_host_that_listens_does_not_keep_the_gateway() {
+    let mut scene = Scene::open(Way::HttpLegacy, "");
+    let line = scene.line(Host::None);
+    let headers = [
+        ("Accept".to_owned(), "text/event-stream".to_owned()),
+        ("Mcp-Session-Id".to_owned(), line.session()),
+        ("MCP-Protocol-Version".to_owned(), "2025-11-25".to_owned()),
+    ];
+    let stream = super::http::send(&scene.gateway().address(), "GET", scene.path(), &headers, "").unwrap();
+    assert_eq!((stream.status, stream.is_stream()), (200, true));
+    let line = scene.restart(line, Host::None, End::Asked);
+    assert_eq!(scene.call(&line, "get_status", "{}").data()["role"], "agent", "the session goes on");
+    drop(stream);
+    scene.finish(vec![line]);
+}
