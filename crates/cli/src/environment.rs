@@ -23,16 +23,57 @@ pub(crate) fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from)
 }
 
+/// The kinds of systems that differ in where things are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Os {
+    /// Linux and other systems that follow XDG.
+    Linux,
+    /// macOS.
+    Mac,
+    /// Windows.
+    Windows,
+}
+
+impl Os {
+    /// This one.
+    pub(crate) const HERE: Self = if cfg!(windows) {
+        Self::Windows
+    } else if cfg!(target_os = "macos") {
+        Self::Mac
+    } else {
+        Self::Linux
+    };
+
+    /// The person's home, by the variables of such a system.
+    pub(crate) fn home(self, path: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+        match self {
+            Self::Windows => path("USERPROFILE"),
+            Self::Linux | Self::Mac => path("HOME"),
+        }
+    }
+
+    /// The folder for the configuration of programs, by the variables of such a system.
+    pub(crate) fn config_folder(self, path: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+        let home = || self.home(path);
+        match self {
+            Self::Windows => {
+                path("APPDATA").or_else(|| home().map(|home| home.join("AppData").join("Roaming")))
+            }
+            Self::Mac => home().map(|home| home.join("Library").join("Application Support")),
+            // The XDG specification says to ignore a relative one.
+            Self::Linux => path("XDG_CONFIG_HOME")
+                .filter(|path| path.is_absolute())
+                .or_else(|| home().map(|home| home.join(".config"))),
+        }
+    }
+}
+
+/// The person's home.
+pub(crate) fn home() -> Option<PathBuf> {
+    Os::HERE.home(&path)
+}
+
 /// The platform's folder for the configuration of programs.
 pub(crate) fn config_folder() -> Option<PathBuf> {
-    let home = || path(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
-    if cfg!(windows) {
-        path("APPDATA").or_else(|| home().map(|home| home.join("AppData").join("Roaming")))
-    } else if cfg!(target_os = "macos") {
-        home().map(|home| home.join("Library").join("Application Support"))
-    } else {
-        // The XDG specification says to ignore a relative one.
-        let xdg = path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-        xdg.or_else(|| home().map(|home| home.join(".config")))
-    }
+    Os::HERE.config_folder(&path)
 }

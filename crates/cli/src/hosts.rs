@@ -11,6 +11,7 @@ use clap::ValueEnum;
 
 pub(crate) use self::permissions::unsafe_settings;
 pub(crate) use self::server::{Entry, Kind, Ours, Server};
+use crate::environment::{self, Os};
 
 /// A host we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -98,10 +99,43 @@ pub(crate) struct Ground {
     pub(crate) home: PathBuf,
     /// The platform's folder for configuration.
     pub(crate) config: PathBuf,
-    /// Where Codex keeps its files, if not in the home.
-    pub(crate) codex: Option<PathBuf>,
+    /// Where Claude Code keeps its settings.
+    pub(crate) claude: PathBuf,
+    /// Where Claude Code keeps its servers.
+    pub(crate) claude_json: PathBuf,
+    /// Where Codex keeps its files.
+    pub(crate) codex: PathBuf,
+    /// Where Zed keeps its settings.
+    pub(crate) zed: PathBuf,
     /// The folder worked in.
     pub(crate) project: PathBuf,
+}
+
+impl Ground {
+    /// Where files are on such a system, by its variables and nothing else. None where nobody is at home.
+    pub(crate) fn of(os: Os, path: &dyn Fn(&str) -> Option<PathBuf>, project: PathBuf) -> Option<Self> {
+        let (home, config) = (os.home(path)?, os.config_folder(path)?);
+        let claude = path("CLAUDE_CONFIG_DIR");
+        Some(Self {
+            claude_json: claude.as_ref().unwrap_or(&home).join(".claude.json"),
+            claude: claude.unwrap_or_else(|| home.join(".claude")),
+            codex: path("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            zed: match os {
+                Os::Linux => config.join("zed"),
+                // What Zed has under Application Support is data; its settings lie as on Linux.
+                Os::Mac => home.join(".config").join("zed"),
+                Os::Windows => config.join("Zed"),
+            },
+            home,
+            config,
+            project,
+        })
+    }
+
+    /// Where files are here.
+    pub(crate) fn here(project: PathBuf) -> Option<Self> {
+        Self::of(Os::HERE, &environment::path, project)
+    }
 }
 
 /// One file of one host.
@@ -118,21 +152,17 @@ pub(crate) struct Place {
 /// Every file a host may keep servers in, whether it is there or not.
 pub(crate) fn places(ground: &Ground) -> Vec<Place> {
     let (home, project) = (&ground.home, &ground.project);
-    let codex = ground.codex.clone().unwrap_or_else(|| home.join(".codex"));
     let user = |host, path: PathBuf| Place { host, scope: Scope::User, path };
     let shared = |host, path: &str| Place { host, scope: Scope::Project, path: project.join(path) };
     vec![
-        user(Host::ClaudeCode, home.join(".claude.json")),
+        user(Host::ClaudeCode, ground.claude_json.clone()),
         user(Host::ClaudeDesktop, ground.config.join("Claude").join("claude_desktop_config.json")),
-        user(Host::Codex, codex.join("config.toml")),
+        user(Host::Codex, ground.codex.join("config.toml")),
         user(Host::Cursor, home.join(".cursor").join("mcp.json")),
         user(Host::VsCode, ground.config.join("Code").join("User").join("mcp.json")),
         user(Host::Gemini, home.join(".gemini").join("settings.json")),
         user(Host::Windsurf, home.join(".codeium").join("windsurf").join("mcp_config.json")),
-        user(
-            Host::Zed,
-            ground.config.join(if cfg!(target_os = "macos") { "Zed" } else { "zed" }).join("settings.json"),
-        ),
+        user(Host::Zed, ground.zed.join("settings.json")),
         shared(Host::ClaudeCode, ".mcp.json"),
         shared(Host::Codex, ".codex/config.toml"),
         shared(Host::Cursor, ".cursor/mcp.json"),
@@ -204,6 +234,119 @@ impl Place {
         match self.scope {
             Scope::User => None,
             Scope::Project => Some(project.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every file of every host on a system with these variables.
+    fn check(os: Os, variables: &[(&str, &str)], expect: &[&str]) {
+        let look = |name: &str| {
+            let mut all = variables.iter();
+            all.find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value))
+        };
+        let ground = Ground::of(os, &look, PathBuf::from("PROJECT")).unwrap();
+        let told: Vec<String> = places(&ground)
+            .iter()
+            .map(|place| {
+                let path = place.path.display().to_string();
+                // Joined by the separator of the machine that runs this.
+                let path = if os == Os::Windows { path.replace('/', "\\") } else { path };
+                format!("{} {} {path}", place.host.word(), place.scope.word())
+            })
+            .collect();
+        assert_eq!(told, expect, "{os:?}");
+    }
+
+    #[test]
+    fn files_of_every_host_on_linux() {
+        let home = [
+            "claude-code user /home/ada/.claude.json",
+            "claude-desktop user /home/ada/.config/Claude/claude_desktop_config.json",
+            "codex user /home/ada/.codex/config.toml",
+            "cursor user /home/ada/.cursor/mcp.json",
+            "vscode user /home/ada/.config/Code/User/mcp.json",
+            "gemini user /home/ada/.gemini/settings.json",
+            "windsurf user /home/ada/.codeium/windsurf/mcp_config.json",
+            "zed user /home/ada/.config/zed/settings.json",
+            "claude-code project PROJECT/.mcp.json",
+            "codex project PROJECT/.codex/config.toml",
+            "cursor project PROJECT/.cursor/mcp.json",
+            "vscode project PROJECT/.vscode/mcp.json",
+            "gemini project PROJECT/.gemini/settings.json",
+            "zed project PROJECT/.zed/settings.json",
+        ];
+        check(Os::Linux, &[("HOME", "/home/ada")], &home);
+        check(Os::Linux, &[("HOME", "/home/ada"), ("XDG_CONFIG_HOME", "not/absolute")], &home);
+        let mut moved = home.map(|line| line.replace("/home/ada/.config/", "/etc/xdg/"));
+        moved[0] = "claude-code user /c/.claude.json".to_owned();
+        moved[2] = "codex user /x/config.toml".to_owned();
+        check(
+            Os::Linux,
+            &[
+                ("HOME", "/home/ada"),
+                ("XDG_CONFIG_HOME", "/etc/xdg"),
+                ("CODEX_HOME", "/x"),
+                ("CLAUDE_CONFIG_DIR", "/c"),
+            ],
+            &moved.each_ref().map(String::as_str),
+        );
+    }
+
+    #[test]
+    fn files_of_every_host_on_macos() {
+        check(
+            Os::Mac,
+            &[("HOME", "/Users/ada"), ("XDG_CONFIG_HOME", "/ignored")],
+            &[
+                "claude-code user /Users/ada/.claude.json",
+                "claude-desktop user /Users/ada/Library/Application Support/Claude/claude_desktop_config.json",
+                "codex user /Users/ada/.codex/config.toml",
+                "cursor user /Users/ada/.cursor/mcp.json",
+                "vscode user /Users/ada/Library/Application Support/Code/User/mcp.json",
+                "gemini user /Users/ada/.gemini/settings.json",
+                "windsurf user /Users/ada/.codeium/windsurf/mcp_config.json",
+                "zed user /Users/ada/.config/zed/settings.json",
+                "claude-code project PROJECT/.mcp.json",
+                "codex project PROJECT/.codex/config.toml",
+                "cursor project PROJECT/.cursor/mcp.json",
+                "vscode project PROJECT/.vscode/mcp.json",
+                "gemini project PROJECT/.gemini/settings.json",
+                "zed project PROJECT/.zed/settings.json",
+            ],
+        );
+    }
+
+    #[test]
+    fn files_of_every_host_on_windows() {
+        let roaming = [
+            r"claude-code user C:\Users\ada\.claude.json",
+            r"claude-desktop user C:\Users\ada\AppData\Roaming\Claude\claude_desktop_config.json",
+            r"codex user C:\Users\ada\.codex\config.toml",
+            r"cursor user C:\Users\ada\.cursor\mcp.json",
+            r"vscode user C:\Users\ada\AppData\Roaming\Code\User\mcp.json",
+            r"gemini user C:\Users\ada\.gemini\settings.json",
+            r"windsurf user C:\Users\ada\.codeium\windsurf\mcp_config.json",
+            r"zed user C:\Users\ada\AppData\Roaming\Zed\settings.json",
+            r"claude-code project PROJECT\.mcp.json",
+            r"codex project PROJECT\.codex\config.toml",
+            r"cursor project PROJECT\.cursor\mcp.json",
+            r"vscode project PROJECT\.vscode\mcp.json",
+            r"gemini project PROJECT\.gemini\settings.json",
+            r"zed project PROJECT\.zed\settings.json",
+        ];
+        let home = (r"USERPROFILE", r"C:\Users\ada");
+        check(Os::Windows, &[home, ("HOME", "/ignored")], &roaming);
+        check(Os::Windows, &[home, ("APPDATA", r"C:\Users\ada\AppData\Roaming")], &roaming);
+    }
+
+    #[test]
+    fn without_a_home_there_is_nowhere_to_look() {
+        for os in [Os::Linux, Os::Mac, Os::Windows] {
+            assert!(Ground::of(os, &|_| None, PathBuf::new()).is_none(), "{os:?}");
         }
     }
 }

@@ -327,16 +327,10 @@ fn undo() -> Outcome {
 
 fn ground(args: &Init) -> Result<Ground, Trouble> {
     let none = || Trouble::refused(Refusal::new(Code::ConfigInvalid, "there is no home folder"), "set HOME");
-    let home = environment::path(if cfg!(windows) { "USERPROFILE" } else { "HOME" }).ok_or_else(none)?;
     let project = args.project.clone().unwrap_or_else(|| PathBuf::from("."));
     let project =
         fs::canonicalize(&project).map_err(|error| unreadable(&project, &config_file::why(&error)))?;
-    Ok(Ground {
-        config: environment::config_folder().ok_or_else(none)?,
-        codex: environment::path("CODEX_HOME"),
-        home,
-        project,
-    })
+    Ground::here(project).ok_or_else(none)
 }
 
 /// Every file that is there, or was named by its host; those that can't be understood apart.

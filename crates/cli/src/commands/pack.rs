@@ -113,7 +113,7 @@ pub(crate) fn place(repo: Option<&Path>, machine: Option<&str>) -> Result<Place,
         reason_code: "environment_missing",
         next: next.to_owned(),
     };
-    let home = environment::path(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+    let home = environment::home();
     let home = home.ok_or_else(|| missing("your home folder", "set HOME"))?;
     let cwd = std::env::current_dir()
         .map_err(|_| missing("the working folder", "change to a folder that exists"))?;

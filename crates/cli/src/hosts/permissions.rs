@@ -62,7 +62,7 @@ fn covers(rule: &str) -> bool {
 }
 
 fn claude(ground: &Ground, found: &mut Vec<Unsafe>) {
-    let folders = [ground.home.join(".claude"), ground.project.join(".claude")];
+    let folders = [ground.claude.clone(), ground.project.join(".claude")];
     for path in folders.iter().flat_map(|one| [one.join("settings.json"), one.join("settings.local.json")]) {
         let Some(settings) = json(&path) else { continue };
         let mut say = |setting: String, fix: &str| {
@@ -82,8 +82,7 @@ fn claude(ground: &Ground, found: &mut Vec<Unsafe>) {
 }
 
 fn codex(ground: &Ground, found: &mut Vec<Unsafe>) {
-    let folder = ground.codex.clone().unwrap_or_else(|| ground.home.join(".codex"));
-    for path in [folder.join("config.toml"), ground.project.join(".codex").join("config.toml")] {
+    for path in [ground.codex.join("config.toml"), ground.project.join(".codex").join("config.toml")] {
         let Some(config) = toml(&path) else { continue };
         let mut say = |setting: String, fix: &str| {
             found.push(Unsafe { host: Host::Codex, path: path.clone(), setting, fix: fix.to_owned() });
@@ -176,8 +175,7 @@ fn gemini(ground: &Ground, found: &mut Vec<Unsafe>) {
 }
 
 fn zed(ground: &Ground, found: &mut Vec<Unsafe>) {
-    let folder = ground.config.join(if cfg!(target_os = "macos") { "Zed" } else { "zed" });
-    for path in [folder.join("settings.json"), ground.project.join(".zed").join("settings.json")] {
+    for path in [ground.zed.join("settings.json"), ground.project.join(".zed").join("settings.json")] {
         let Some(settings) = json(&path) else { continue };
         let tool = format!("mcp:{NAME}:{DESTRUCTIVE}");
         let default = settings

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use super::Doctor;
 use super::check::{Check, State};
 use crate::config_file;
-use crate::environment;
 use crate::hosts::{self, Ground, Host, Kind, Place, unsafe_settings};
 
 const AREA: &str = "hosts";
@@ -20,14 +19,11 @@ const LONGEST: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn look(args: &Doctor, checks: &mut Vec<Check>) {
-    let (Some(home), Some(config)) =
-        (environment::path(if cfg!(windows) { "USERPROFILE" } else { "HOME" }), environment::config_folder())
-    else {
+    let project = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let Some(ground) = Ground::here(project) else {
         checks.push(Check::new(AREA, State::Bad, "there is no home folder").fix("set HOME"));
         return;
     };
-    let project = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    let ground = Ground { home, config, codex: environment::path("CODEX_HOME"), project };
     let mut seen = false;
     for place in hosts::places(&ground).into_iter().filter(|place| place.path.exists()) {
         seen = true;
