@@ -11,6 +11,7 @@ use toml_edit::DocumentMut;
 
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::config_file::{self, ConfigFiles};
+use crate::line_ends::with_line_ends;
 use crate::output::{Format, GOOD, Voice, paint, visible};
 use crate::person::{ask, diff};
 
@@ -47,7 +48,7 @@ pub(crate) fn change(
         Trouble::refused(refusal, "countersign policy check")
     })?;
     edit(&mut document);
-    checked(files, at, document.to_string())
+    checked(files, at, with_line_ends(&source.text, &document.to_string()))
 }
 
 /// The file at this position with a new text, if the whole is still a configuration.

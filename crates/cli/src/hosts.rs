@@ -181,9 +181,18 @@ pub(crate) struct Broken {
     pub(crate) why: String,
 }
 
+/// The byte order mark some editors put first, and the text after it. It stays where it was.
+pub(crate) fn marked(text: &str) -> (&'static str, &str) {
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => ("\u{feff}", rest),
+        None => ("", text),
+    }
+}
+
 impl Place {
     /// The servers a file's text has.
     pub(crate) fn read(&self, text: &str, project: &Path) -> Result<Vec<Entry>, Broken> {
+        let (_, text) = marked(text);
         match self.host {
             Host::Codex => codex::read(text, self.folder(project)),
             Host::ClaudeCode
@@ -198,7 +207,8 @@ impl Place {
 
     /// The text with one server of ours instead of those that were taken over; everything else as it was.
     pub(crate) fn rewrite(&self, text: &str, taken: &[Entry], ours: &Ours) -> Result<String, Broken> {
-        match self.host {
+        let (mark, text) = marked(text);
+        let rewritten = match self.host {
             Host::Codex => codex::rewrite(text, taken, ours),
             Host::ClaudeCode
             | Host::ClaudeDesktop
@@ -207,7 +217,8 @@ impl Place {
             | Host::Gemini
             | Host::Windsurf
             | Host::Zed => json::rewrite(self.host, text, taken, ours),
-        }
+        };
+        rewritten.map(|rewritten| format!("{mark}{rewritten}"))
     }
 
     /// The servers of an old text put back into one that its host has changed since, in ways that do not touch them. None where
@@ -217,7 +228,8 @@ impl Place {
         if self.read(now, project).ok()? != self.read(after, project).ok()? {
             return None;
         }
-        match self.host {
+        let ((mark, now), (_, before)) = (marked(now), marked(before));
+        let given = match self.host {
             Host::Codex => codex::give_back(now, before).ok(),
             Host::ClaudeCode
             | Host::ClaudeDesktop
@@ -226,7 +238,8 @@ impl Place {
             | Host::Gemini
             | Host::Windsurf
             | Host::Zed => json::give_back(self.host, now, before).ok(),
-        }
+        };
+        given.map(|given| format!("{mark}{given}"))
     }
 
     /// Where the servers of this file run: hosts start a project's servers in its folder.
@@ -341,6 +354,32 @@ mod tests {
         let home = (r"USERPROFILE", r"C:\Users\ada");
         check(Os::Windows, &[home, ("HOME", "/ignored")], &roaming);
         check(Os::Windows, &[home, ("APPDATA", r"C:\Users\ada\AppData\Roaming")], &roaming);
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_line_ends_stay() {
+        let ours = Ours { command: "countersign".to_owned(), args: vec!["serve".to_owned()] };
+        for (host, text) in [
+            (
+                Host::Cursor,
+                "\u{feff}{\r\n  \"mcpServers\": {\r\n    \"x\": {\"command\": \"npx\"}\r\n  }\r\n}\r\n",
+            ),
+            (
+                Host::Codex,
+                "\u{feff}model = \"o\"\r\n\r\n[mcp_servers.x]\r\ncommand = \"npx\"\r\n\r\n[tui]\r\na = 1\r\n",
+            ),
+        ] {
+            let place = Place { host, scope: Scope::User, path: PathBuf::new() };
+            let entries = place.read(text, Path::new("")).unwrap();
+            assert_eq!(entries.len(), 1, "{host:?}");
+            let after = place.rewrite(text, &entries, &ours).unwrap();
+            assert!(after.starts_with('\u{feff}') && after.matches('\u{feff}').count() == 1, "{after:?}");
+            assert_eq!(after.matches('\n').count(), after.matches("\r\n").count(), "{after:?}");
+            assert_eq!(place.read(&after, Path::new("")).unwrap()[0].kind, Kind::Countersign);
+            assert_eq!(place.rewrite(&after, &[], &ours).unwrap(), after, "a second time changes nothing");
+            let back = place.give_back(&after, &after, text).unwrap();
+            assert_eq!(place.read(&back, Path::new("")).unwrap(), entries, "{back:?}");
+        }
     }
 
     #[test]

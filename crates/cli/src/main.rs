@@ -11,6 +11,7 @@ mod environment;
 mod exit;
 mod hosts;
 mod house;
+mod line_ends;
 mod natives;
 mod output;
 mod person;

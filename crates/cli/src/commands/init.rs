@@ -25,6 +25,7 @@ use crate::cli::Cli;
 use crate::config_file;
 use crate::environment;
 use crate::hosts::{self, Broken, Ground, Host, Ours, Place, Scope};
+use crate::line_ends::with_line_ends;
 use crate::output::{BOLD, DIM, Format, GOOD, Voice, WARN, paint, plural, visible};
 use crate::person::{ask, diff};
 
@@ -105,6 +106,7 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
         }
     }
     let after = headed(before.as_deref(), &document.to_string());
+    let after = with_line_ends(before.as_deref().unwrap_or_default(), &after);
     check(&config, &after)?;
     let ours = ours(&config);
     let mut changes = Vec::new();

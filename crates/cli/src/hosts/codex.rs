@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value, value};
 
-use super::server::{NAME, is_ours};
+use super::server::{NAME, is_our_address, is_ours};
 use super::{Broken, Entry, Host, Kind, Ours, Server};
+use crate::line_ends::with_line_ends;
 
 fn parse(text: &str) -> Result<DocumentMut, Broken> {
     text.parse().map_err(|error: toml_edit::TomlError| {
@@ -27,31 +28,31 @@ pub(super) fn read(text: &str, folder: Option<PathBuf>) -> Result<Vec<Entry>, Br
         name: name.to_owned(),
         path: vec![key.to_owned(), name.to_owned()],
         folder: folder.clone(),
-        kind: item.as_table_like().map_or(Kind::Foreign("it is no table".to_owned()), kind),
+        kind: item
+            .as_table_like()
+            .map_or(Kind::Foreign("it is no table".to_owned()), |table| kind(name, table)),
     });
     Ok(entries.collect())
 }
 
-fn kind(table: &dyn TableLike) -> Kind {
+fn kind(name: &str, table: &dyn TableLike) -> Kind {
     let text = |key: &str| table.get(key).and_then(Item::as_str).map(str::to_owned);
-    if text("command").is_some_and(|command| is_ours(&command)) {
+    let args = || -> Vec<String> {
+        table.get("args").and_then(Item::as_array).into_iter().flatten().map(plain).collect()
+    };
+    let program = text("command").is_some_and(|command| is_ours(name, &command, &args()));
+    if program || text("url").is_some_and(|url| is_our_address(name, &url)) {
         return Kind::Countersign;
     }
     if table.get("enabled").and_then(Item::as_bool) == Some(false) {
         return Kind::Disabled;
     }
     if let Some(command) = text("command") {
-        let args = table.get("args").and_then(Item::as_array);
         let mut env = pairs(table.get("env"));
         // Names alone: what Codex passes on from its own environment.
         let passed = table.get("env_vars").and_then(Item::as_array).into_iter().flatten();
         env.extend(passed.filter_map(Value::as_str).map(|name| (name.to_owned(), format!("${{{name}}}"))));
-        return Kind::Server(Server::Stdio {
-            command,
-            args: args.into_iter().flatten().map(plain).collect(),
-            env,
-            cwd: text("cwd"),
-        });
+        return Kind::Server(Server::Stdio { command, args: args(), env, cwd: text("cwd") });
     }
     match text("url") {
         Some(url) => Kind::Server(Server::Http {
@@ -94,7 +95,7 @@ pub(super) fn rewrite(text: &str, taken: &[Entry], ours: &Ours) -> Result<String
         table.insert("args", value(ours.args.iter().collect::<Array>()));
         all.insert(NAME, Item::Table(table));
     }
-    Ok(document.to_string())
+    Ok(with_line_ends(text, &document.to_string()))
 }
 
 /// Takes our table out of a text that its host has changed since, and puts the servers of the old text back.
@@ -112,7 +113,7 @@ pub(super) fn give_back(now: &str, before: &str) -> Result<String, Broken> {
             }
         }
     }
-    Ok(document.to_string())
+    Ok(with_line_ends(now, &document.to_string()))
 }
 
 #[cfg(test)]

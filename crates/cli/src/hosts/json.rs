@@ -7,7 +7,7 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value};
 
-use super::server::{NAME, is_ours};
+use super::server::{NAME, is_our_address, is_ours};
 use super::{Broken, Entry, Host, Kind, Ours, Server};
 
 /// Comments and trailing commas are what hosts accept; anything looser is a mistake they would not read either.
@@ -67,14 +67,16 @@ fn gather(host: Host, servers: &CstObject, keys: &[&str], folder: Option<PathBuf
         let Some(name) = member.decoded_name() else { continue };
         let value = member.value().and_then(|value| value.to_serde_value()).unwrap_or_default();
         let path = keys.iter().map(|key| (*key).to_owned()).chain([name.clone()]).collect();
-        into.push(Entry { kind: kind(host, &value), name, path, folder: folder.clone() });
+        into.push(Entry { kind: kind(host, &name, &value), name, path, folder: folder.clone() });
     }
 }
 
-fn kind(host: Host, value: &Value) -> Kind {
+fn kind(host: Host, name: &str, value: &Value) -> Kind {
     let Some(members) = value.as_object() else { return Kind::Foreign("it is not an object".to_owned()) };
     let text = |key: &str| members.get(key).and_then(Value::as_str).map(str::to_owned);
-    if text("command").is_some_and(|command| is_ours(&command)) {
+    let url = text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl"));
+    let program = text("command").is_some_and(|command| is_ours(name, &command, &args(members)));
+    if program || url.as_ref().is_some_and(|url| is_our_address(name, url)) {
         return Kind::Countersign;
     }
     let off = members.get("disabled") == Some(&Value::Bool(true))
@@ -85,12 +87,11 @@ fn kind(host: Host, value: &Value) -> Kind {
     // Older Zed files have the program's parts one level down.
     if let Some(Value::Object(inner)) = members.get("command").filter(|_| host == Host::Zed) {
         let command = inner.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
-        return stdio(command, inner);
+        return stdio(name, command, inner);
     }
     if let Some(command) = text("command") {
-        return stdio(command, members);
+        return stdio(name, command, members);
     }
-    let url = text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl"));
     match (url, text("type").as_deref()) {
         (Some(_), Some("sse")) => {
             Kind::Foreign("it speaks the old SSE transport, which has no sessions".to_owned())
@@ -105,17 +106,21 @@ fn kind(host: Host, value: &Value) -> Kind {
     }
 }
 
-fn stdio(command: String, members: &Map<String, Value>) -> Kind {
-    if is_ours(&command) {
+fn stdio(name: &str, command: String, members: &Map<String, Value>) -> Kind {
+    let args = args(members);
+    if is_ours(name, &command, &args) {
         return Kind::Countersign;
     }
-    let args = members.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
     Kind::Server(Server::Stdio {
         command,
-        args: args.iter().map(plain).collect(),
+        args,
         env: pairs(members.get("env")),
         cwd: members.get("cwd").and_then(Value::as_str).map(str::to_owned),
     })
+}
+
+fn args(members: &Map<String, Value>) -> Vec<String> {
+    members.get("args").and_then(Value::as_array).into_iter().flatten().map(plain).collect()
 }
 
 fn pairs(value: Option<&Value>) -> Vec<(String, String)> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use toml_edit::{DocumentMut, Item};
 
 use super::server::NAME;
-use super::{Ground, Host};
+use super::{Ground, Host, marked};
 
 /// A setting that defeats confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,11 +41,11 @@ pub(crate) fn unsafe_settings(ground: &Ground) -> Vec<Unsafe> {
 /// A file as JSON with comments; none where it is not there or can't be read, which others report.
 fn json(path: &Path) -> Option<Value> {
     let text = fs::read_to_string(path).ok()?;
-    CstRootNode::parse(&text, &jsonc_parser::ParseOptions::default()).ok()?.to_serde_value()
+    CstRootNode::parse(marked(&text).1, &jsonc_parser::ParseOptions::default()).ok()?.to_serde_value()
 }
 
 fn toml(path: &Path) -> Option<DocumentMut> {
-    fs::read_to_string(path).ok()?.parse().ok()
+    marked(&fs::read_to_string(path).ok()?).1.parse().ok()
 }
 
 /// Whether a Claude Code rule covers our destructive call tool: the server, all of it, or the tool.

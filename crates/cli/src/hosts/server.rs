@@ -67,8 +67,61 @@ pub(crate) struct Ours {
 /// The name of our entry in every host.
 pub(crate) const NAME: &str = "countersign";
 
-/// Whether a program is this one, by its name.
-pub(crate) fn is_ours(command: &str) -> bool {
-    let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
-    name.strip_suffix(".exe").unwrap_or(name) == NAME
+/// Programs that fetch and run another one, which they are told by name.
+const RUNNERS: [&str; 9] = ["npx", "bunx", "pnpm", "npm", "yarn", "uvx", "uv", "pipx", "node"];
+
+/// Whether an entry starts this program: under its own name, through whatever runs packages, or under another name in an entry as
+/// we write it. Taken for a server like any other it would be put behind itself.
+pub(crate) fn is_ours(name: &str, command: &str, args: &[String]) -> bool {
+    let runner = RUNNERS.contains(&last_part(command));
+    let run = runner && args.iter().any(|arg| last_part(arg).split('@').next() == Some(NAME));
+    let written = name == NAME && args.first().is_some_and(|arg| arg == "serve");
+    last_part(command) == NAME || run || written
+}
+
+/// Whether an address is a gateway's of ours: by the entry's name and the path we serve.
+pub(crate) fn is_our_address(name: &str, url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    name == NAME && ["/mcp", "/mcp/router", "/mcp/direct"].iter().any(|end| path.ends_with(end))
+}
+
+/// The name in a path of any system, without what only programs of one system have.
+fn last_part(path: &str) -> &str {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    [".exe", ".cmd", ".js"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_never_put_behind_ourselves() {
+        for (name, command, args, expect) in [
+            ("x", "countersign", &["serve"][..], true),
+            ("x", "/usr/local/bin/countersign", &[], true),
+            ("x", r"C:\tools\countersign.exe", &["serve"], true),
+            ("x", "npx", &["-y", "countersign", "serve"], true),
+            ("x", "npx.cmd", &["-y", "countersign@0.1.0", "serve"], true),
+            ("x", "uvx", &["countersign", "serve"], true),
+            ("x", "node", &["/n/countersign/bin/countersign.js", "serve"], true),
+            ("countersign", "/opt/cs", &["serve", "--config", "c.toml"], true),
+            ("countersign", "npx", &["-y", "another"], false),
+            ("other", "/opt/cs", &["serve"], false),
+            ("x", "npx", &["-y", "@countersign/other"], false),
+            ("x", "npx", &["-y", "countersigner"], false),
+            ("x", "python3", &["countersign"], false),
+        ] {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            assert_eq!(is_ours(name, command, &args), expect, "{name}: {command} {args:?}");
+        }
+        for (name, url, expect) in [
+            ("countersign", "http://127.0.0.1:7878/mcp", true),
+            ("countersign", "https://gate.example.com/mcp/direct/", true),
+            ("docs", "https://docs.example.com/mcp", false),
+            ("countersign", "https://gate.example.com/other", false),
+        ] {
+            assert_eq!(is_our_address(name, url), expect, "{name}: {url}");
+        }
+    }
 }

@@ -79,10 +79,9 @@ fn records(url: &StoreUrl, checks: &mut Vec<Check>) {
     };
     match &report.first_bad {
         None => {
-            let message = format!(
-                "{} of the ledger are as they were written",
-                plural(usize::try_from(report.rows).unwrap_or(usize::MAX), "row")
-            );
+            let rows = usize::try_from(report.rows).unwrap_or(usize::MAX);
+            let stands = if rows == 1 { "is as it was" } else { "are as they were" };
+            let message = format!("{} of the ledger {stands} written", plural(rows, "row"));
             checks.push(Check::new(AREA, State::Good, message));
         }
         Some(bad) => {
@@ -154,7 +153,8 @@ fn upstreams(house: &House) -> Vec<Check> {
                 continue;
             }
             Condition::Starting => {
-                checks.push(Check::new(AREA, State::Bad, format!("`{id}` has not answered in time")));
+                let check = Check::new(AREA, State::Bad, format!("`{id}` has not answered in time"));
+                checks.push(check.fix(format!("countersign upstreams test {id}")));
                 continue;
             }
             Condition::Idle | Condition::Up => {}

@@ -9,6 +9,7 @@ use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
 use crate::config_change::{checked, files, names};
 use crate::environment;
+use crate::line_ends::with_line_ends;
 use crate::output::{DIM, Voice, paint};
 
 /// The presets there are.
@@ -140,7 +141,7 @@ fn merged(text: &str, preset: &str) -> Result<String, Trouble> {
     }
     whole.push_str(&head);
     whole.push_str(ours.to_string().trim_start());
-    Ok(whole)
+    Ok(with_line_ends(text, &whole))
 }
 
 /// Sets what is not set yet, table by table.
