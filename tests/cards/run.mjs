@@ -155,6 +155,23 @@ for (const [name, capabilities] of Object.entries(RAILS)) {
   });
 }
 
+check('message alone, strength host: the click is no person, a person agrees, the agent goes on to the end', async () => {
+  const { shown, plan } = await scene(router('modify_purchase_order', { number: 'PO-1040', note: 'by message' }), RAILS.message);
+  assert.match(await shown.text(), /can’t vouch for a click.*countersign approve/s);
+  await shown.click('confirm');
+  await settled(300);
+  assert.deepEqual([shown.messages.length, shown.calls.filter((call) => call.name === 'answer_plan').length], [1, 0]);
+  const early = (await obey(shown.messages[0])).result;
+  assert.equal(early.structuredContent.errors[0].code, 'E_APPROVAL_PENDING', JSON.stringify(early));
+  assert.equal((await planOf(plan)).state, 'pending');
+  assert.equal(home.cli('approve', plan, '--yes').ok, true);
+  const { result } = await obey(shown.messages[0]);
+  assert.equal(result.isError, false, JSON.stringify(result));
+  const done = await planOf(plan);
+  assert.deepEqual([done.state, done.approval.strength, done.approval.rail], ['done', 'human', 'cli']);
+  await leave(shown);
+});
+
 check('6: a host that refuses shows its reason and Retry, and a retry acts once', async () => {
   const { shown, plan } = await scene(CREATE('host error'), RAILS.both, { faults: { message: 'error' } });
   await shown.click('confirm');
@@ -293,6 +310,8 @@ check('blocked: a warning that forbids takes Confirm away, on every rail', async
   assert(!await shown.shown('confirm') && await shown.shown('cancel'));
   assert(!(await shown.text()).includes('BLOCK:') && (await shown.text()).includes('correct it instead'));
   await shown.shot('blocked');
+  const told = result.structuredContent.data;
+  assert.deepEqual([told.next_actions, told.approve_command, told.blocks.length], [['fix_arguments', 'stop'], undefined, 1]);
   const { nonce } = result._meta['countersign/card'];
   for (const answer of [
     await mcp.callTool({ name: 'answer_plan', arguments: { plan_id: plan, nonce, answer: 'approve' } }),

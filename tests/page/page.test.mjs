@@ -98,6 +98,30 @@ test("a plan shows who, from which host, why, its difference in colour and every
   quiet();
 });
 
+test("what its preview forbids can only be rejected", async () => {
+  const plan = await bot.ask("destructive", "orders:delete_purchase_order", { number: "PO-1038" });
+  await openPlan(plan.plan_id);
+  await page.locator(".decide").getByText("nobody can approve this").waitFor();
+  await page.locator(".preview .banner.bad").first().waitFor();
+  assert(!(await page.locator(".plan-body").textContent()).includes("BLOCK:"));
+  for (const name of ["Approve", "Approve and run"]) assert.equal(await page.getByRole("button", { name, exact: true }).count(), 0, name);
+  assert.equal(await page.locator(".grant-form").count(), 0);
+  await page.keyboard.press("a");
+  await press("Reject");
+  await state("rejected");
+  quiet();
+});
+
+test("another tool's answer is a preview, and says whose it is", async () => {
+  const plan = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "urgent" });
+  await openPlan(plan.plan_id);
+  assert.match(await page.locator(".preview h2").textContent(), /another tool of the same upstream/);
+  assert.match(await page.locator(".preview").textContent(), /tell everybody/);
+  await press("Reject");
+  await state("rejected");
+  quiet();
+});
+
 test("changes are shown as old and new", async () => {
   const plan = await bot.ask("write", "notes:set_fields", { title: "release-plan", owner: "mara" });
   await openPlan(plan.plan_id);

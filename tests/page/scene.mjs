@@ -52,6 +52,10 @@ command = "sh"
 args = ["-c", "echo the database is not there >&2; exit 3"]
 
 [[rules]]
+match = "notes:tag_note"
+preview = { tool = "read_note" }
+
+[[rules]]
 match = "notes:delete_note"
 confirm = "type"
 type_field = "title"

@@ -70,12 +70,13 @@ function refusal(hidden, plan) {
 /** The panel. `around`: `removed` steps, the `folds` line, `reload`, and which plan comes `after`. */
 export function decision(plan, around) {
   if (plan.state !== "pending") return { node: over(plan, around.after()), approve() {}, reject() {} };
-  const typed = plan.confirm?.kind === "type";
+  const blocked = (plan.blocks ?? []).length > 0;
+  const typed = plan.confirm?.kind === "type" && !blocked;
   const several = (plan.steps ?? []).length > 0;
   const [troubles, aboutSteps] = [h("div"), h("div")];
   const text = h("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false", name: "confirm_text", maxlength: 2000 });
   const note = h("textarea", { rows: 2, maxlength: 4000, name: "note" });
-  const grant = typed || several ? null : grantForm(plan);
+  const grant = typed || several || blocked ? null : grantForm(plan);
   const yes = h("button", { type: "submit", class: plan.effect === "destructive" ? "primary danger" : "primary", "aria-keyshortcuts": "a" }, "Approve");
   const run = h("button", { type: "button", class: "second" }, "Approve and run");
   const no = h("button", { type: "button", class: "second", "aria-keyshortcuts": "r" }, "Reject");
@@ -83,7 +84,7 @@ export function decision(plan, around) {
   let sending = false;
 
   const ready = () => {
-    const waits = sending || (typed && text.value === "") || around.removed.size > 0;
+    const waits = blocked || sending || (typed && text.value === "") || around.removed.size > 0;
     yes.disabled = waits;
     run.disabled = waits;
     no.disabled = sending;
@@ -135,8 +136,9 @@ export function decision(plan, around) {
     field("Note", note, "Kept with the decision; the agent reads it when you reject."),
     grant?.node,
     troubles,
-    h("div", { class: "buttons" }, yes, run, no),
-    h("p", { class: "hint keys" }, h("kbd", null, "a"), " approve ", h("kbd", null, "r"), " reject ", h("kbd", null, "j"), h("kbd", null, "k"), " next, previous"));
+    blocked ? h("p", { class: "banner bad" }, "Its preview forbids it: nobody can approve this, and nothing has changed.") : null,
+    h("div", { class: "buttons" }, blocked ? null : [yes, run], no),
+    h("p", { class: "hint keys" }, blocked ? null : [h("kbd", null, "a"), " approve "], h("kbd", null, "r"), " reject ", h("kbd", null, "j"), h("kbd", null, "k"), " next, previous"));
   run.addEventListener("click", () => send(() => post(at("approve"), body({ run: true })), "Approved and ran"));
   no.addEventListener("click", () => send(() => post(at("reject"), note.value.trim() === "" ? {} : { note: note.value.trim() }), "Rejected"));
   text.addEventListener("input", ready);
@@ -172,6 +174,7 @@ export function decision(plan, around) {
     node: form,
     stepsChanged,
     approve: () => {
+      if (blocked) return announce("Its preview forbids it: nobody can approve this");
       const target = typed ? text : yes;
       target.scrollIntoView({ block: "nearest" });
       target.focus();

@@ -176,7 +176,7 @@ fn what_the_law_refuses_is_refused_here() {
 #[test]
 fn at_a_terminal_the_person_decides_there_and_then() {
     let world = world();
-    let question = "[yes/No] ";
+    let question = "[Yes/No] ";
     let add = ["call", "tool-write", "--tool-name=notes:add_note", "--json_args", r#"{"text":"hi"}"#];
     let no = typed(&world, &add, &[(question, "n\n")]);
     assert_eq!((no.code, calls(&world).len()), (Some(4), 0), "{no}");

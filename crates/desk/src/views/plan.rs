@@ -2,6 +2,7 @@
 
 use countersign_core::confirm::{Approval, Kind, PlanState};
 use countersign_core::plan::{Plan, Preview, Step, StoredIntent};
+use countersign_core::preview::blocks;
 use countersign_core::redact::Redactor;
 use countersign_store::PlanRow;
 use jiff::Timestamp;
@@ -91,6 +92,8 @@ pub struct PlanView {
     pub arguments: Value,
     /// What was shown.
     pub preview: PreviewView,
+    /// What the preview says against it: where there is anything, nobody can approve it.
+    pub blocks: Vec<String>,
     /// What it is bound by.
     pub plan_hash: String,
     /// The tool's definition it is bound to.
@@ -149,6 +152,7 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
         steps: steps(plan, &arguments, redactor),
         arguments,
         preview: preview(&plan.preview),
+        blocks: blocks(plan),
         plan_hash: plan.hash.hex(),
         fingerprint: plan.fingerprint.hex(),
         created_at: exact(plan.created),

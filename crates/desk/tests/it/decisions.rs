@@ -171,3 +171,18 @@ async fn a_burst_is_decided_one_by_one() {
     assert_eq!(short, expect.map(|(ok, said)| (ok, said.to_owned())));
     assert_eq!(scene.ask("post", "/plans/decide", Some(json!({"decisions": []}))).await.status, 400);
 }
+
+#[tokio::test]
+async fn what_a_preview_forbids_is_told_and_not_approved() {
+    let scene = Scene::open().await;
+    let mut forbidden = plan("B", Kind::Preview, json!({"workspace": "prod"}));
+    forbidden.preview = countersign_core::plan::Preview::new(
+        countersign_core::plan::PreviewSource::Argument,
+        json!({"structuredContent": {"warnings": ["BLOCK: it is in use", "and this"]}}),
+        &json!({}),
+    );
+    scene.hold(&forbidden).await;
+    assert_eq!(scene.get("/plans/pln_B").await["plan"]["blocks"], json!(["it is in use"]));
+    let reply = scene.ask("post", "/plans/pln_B/approve", None).await;
+    assert_eq!(reply.code(), "E_PREVIEW_FAILED");
+}

@@ -149,7 +149,9 @@ impl Conduct<'_> {
         law: &Law,
         warnings: Vec<String>,
     ) -> Envelope {
-        let person = plan.need.strength > Strength::Caller;
+        // What the preview forbids nobody can agree to: whoever asked is told so, and not where to ask.
+        let blocks = countersign_core::preview::blocks(plan);
+        let person = plan.need.strength > Strength::Caller && blocks.is_empty();
         let confirm = json!({
             "kind": plan.need.kind,
             "strength": plan.need.strength,
@@ -173,6 +175,12 @@ impl Conduct<'_> {
             if let Some(desk) = &law.desk_url {
                 envelope = envelope.with("approve_url", format!("{desk}/plans/{}", holding.plan_id));
             }
+        }
+        if !blocks.is_empty() {
+            return envelope
+                .with("blocks", blocks)
+                .with("next_actions", json!([NextAction::FixArguments, NextAction::Stop]))
+                .warn(warnings);
         }
         let next: &[NextAction] = match plan.need.strength {
             Strength::Caller => &[NextAction::AskUser, NextAction::ReissueWithToken],

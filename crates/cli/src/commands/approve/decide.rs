@@ -36,7 +36,7 @@ pub(crate) fn ask(
         Whose::Others => {
             ("[yes/No/reject]", &[Said::Yes, Said::No, Said::Reject], "an empty line leaves it pending")
         }
-        Whose::Own => ("[yes/No]", &[Said::Yes, Said::No], "an empty line drops it"),
+        Whose::Own => ("[Yes/No]", &[Said::Yes, Said::No], "an empty line drops it"),
     };
     if need.kind != Kind::Type {
         let prompt = need.prompt(tool);
