@@ -47,16 +47,23 @@ impl Gateway {
 
     /// Asks it to end, or, where stdin was closed already, waits until it did.
     pub(crate) fn end(mut self, how: End) {
+        self.signal(how);
         self.pipes = None;
-        match how {
-            End::Asked => signal(self.child.id(), "TERM"),
-            End::Killed => signal(self.child.id(), "KILL"),
-            End::Closed => {}
-        }
         let start = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
             assert!(start.elapsed() < PATIENCE, "the gateway does not end\n{}", self.told.text());
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Gateway {
+    /// Sends the signal of that end, if it has one. One that is to be killed must not see its stdin close before.
+    pub(crate) fn signal(&self, how: End) {
+        match how {
+            End::Asked => signal(self.child.id(), "TERM"),
+            End::Killed => signal(self.child.id(), "KILL"),
+            End::Closed => {}
         }
     }
 }

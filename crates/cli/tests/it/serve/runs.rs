@@ -271,6 +271,7 @@ fn two_hundred_runs_killed_with_the_gateway() {
     while places() < 32 || world.read("pids").lines().count() < late.len() + 32 {
         assert!(start.elapsed() < PATIENCE, "{} run", places());
     }
+    gateway.signal(End::Killed);
     drop(client);
     gateway.end(End::Killed);
     let pids = world.read("pids");

@@ -164,8 +164,10 @@ impl Scene {
             return client;
         }
         assert_eq!(client.noise(), Vec::<String>::new(), "stdout carries protocol only");
+        let gateway = self.gateways.pop().unwrap();
+        gateway.signal(how);
         drop(client);
-        self.gateways.pop().unwrap().end(how);
+        gateway.end(how);
         let name = format!("s{}", self.sessions);
         self.line_named(host, &name)
     }
