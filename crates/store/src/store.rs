@@ -171,9 +171,10 @@ impl Store {
         keep: Keep,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
+        let since = Instant::now();
         let gone = || StoreFault::unavailable("the writer is gone");
         let place = Arc::clone(&self.inner.places).acquire_owned().await.map_err(|_| gone())?;
-        let (deed, answer) = writer::ask(place, keep, work);
+        let (deed, answer) = writer::ask(since, place, keep, work);
         self.hand_over(deed)?;
         answer.await.map_err(|_| gone())?
     }

@@ -1,6 +1,8 @@
 //! One piece of work for the writer: may be attempted again, is answered once. What it does is a closure over a
 //! transaction; who waits for it is nobody or a channel.
 
+use std::time::Instant;
+
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::tx::Tx;
@@ -30,6 +32,7 @@ struct Asked<T, W> {
     reply: Option<oneshot::Sender<Result<T, StoreFault>>>,
     keep: Keep,
     tried: bool,
+    since: Instant,
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -41,6 +44,7 @@ where
     fn attempt(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreFault> {
         self.result = None;
         tx.again = std::mem::replace(&mut self.tried, true);
+        tx.waited = self.since.elapsed();
         self.result = Some((self.work)(tx)?);
         Ok(())
     }
@@ -64,14 +68,16 @@ where
     }
 }
 
-/// Work whose result someone waits for.
+/// Work whose result someone waits for, since a moment.
 pub(crate) fn ask<T: Send + 'static>(
+    since: Instant,
     place: OwnedSemaphorePermit,
     keep: Keep,
     work: impl FnMut(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
 ) -> (Box<dyn Deed>, oneshot::Receiver<Result<T, StoreFault>>) {
     let (reply, answer) = oneshot::channel();
-    let deed = Asked { work, result: None, reply: Some(reply), keep, tried: false, place: Some(place) };
+    let deed =
+        Asked { work, result: None, reply: Some(reply), keep, tried: false, since, place: Some(place) };
     (Box::new(deed), answer)
 }
 
@@ -81,5 +87,5 @@ pub(crate) fn tell(
     keep: Keep,
     work: impl FnMut(&mut Tx<'_>) -> Result<(), StoreFault> + Send + 'static,
 ) -> Box<dyn Deed> {
-    Box::new(Asked { work, result: None, reply: None, keep, tried: false, place })
+    Box::new(Asked { work, result: None, reply: None, keep, tried: false, since: Instant::now(), place })
 }

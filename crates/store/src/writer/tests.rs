@@ -139,7 +139,7 @@ impl Desk {
         self.appended += 1;
         let id = LedgerId::mint(Timestamp::UNIX_EPOCH, self.appended);
         let place = Arc::clone(&self.places).try_acquire_owned().unwrap();
-        let (deed, answer) = ask(place, Keep::Not, move |tx| {
+        let (deed, answer) = ask(Instant::now(), place, Keep::Not, move |tx| {
             let entry = Entry::new(RowKind::System, RowStatus::Success);
             tx.append(&entry, id.clone(), Timestamp::UNIX_EPOCH);
             Ok(())

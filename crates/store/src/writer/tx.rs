@@ -25,12 +25,14 @@ pub(crate) struct Tx<'t> {
     pub(crate) instance: &'t str,
     /// Whether this work was attempted before.
     pub(crate) again: bool,
+    /// How long it waited to be attempted: its moment is as much older than the clock.
+    pub(crate) waited: Duration,
 }
 
 impl<'t> Tx<'t> {
     pub(super) fn new(engine: &'t mut dyn Engine, chain: &'t mut Chain, instance: &'t str) -> Self {
         let before = chain.before();
-        Self { engine, chain, before, marked: false, instance, again: false }
+        Self { engine, chain, before, marked: false, instance, again: false, waited: Duration::ZERO }
     }
 
     /// Keeps or undoes what the work did.
@@ -96,8 +98,10 @@ impl<'t> Tx<'t> {
         Ok(self.one("SELECT sequence FROM ledger WHERE id = $1", &[Cell::from(id.as_str())])?.is_some())
     }
 
-    /// Expiry can only be judged by a clock that does not run backwards.
-    pub(crate) fn check_clock(&self, now: Timestamp) -> Result<(), StoreFault> {
+    /// Expiry can only be judged by a clock that does not run backwards. Work that had to wait for others is not taken for one that
+    /// does: what it waited is added to the moment it came with.
+    pub(crate) fn check_clock(&self, came: Timestamp) -> Result<(), StoreFault> {
+        let now = came.checked_add(self.waited).unwrap_or(came);
         match self.chain.high_water() {
             Some(seen) if now < seen.checked_sub(TOLERANCE).unwrap_or(seen) => Err(StoreFault::new(
                 FaultKind::Clock,
