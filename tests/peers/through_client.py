@@ -157,11 +157,16 @@ def main(url: str) -> int:
     modern = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25") >= "2026-07-28"
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     oauth = {key: context[key] for key in ("client_id", "client_secret") if key in context}
+    alone = scenario.startswith("auth/client-credentials")
+    if alone:
+        oauth["grant"] = "client_credentials"
+    if "private_key_pem" in context:
+        oauth["private_key"] = context["private_key_pem"]
     if scenario in ("auth/basic-cimd",):
         oauth = {"client_id": DOCUMENT}
     peer = scene.upstream(url, **({"oauth": oauth} if oauth else {}))
     with scene.gateway_command(peer) as command:
-        if scenario.startswith("auth/") and not log_in(command):
+        if scenario.startswith("auth/") and not alone and not log_in(command):
             return 1
         for _ in range(LOGINS):
             line = Line(command, modern)

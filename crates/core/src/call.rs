@@ -185,6 +185,8 @@ pub enum Standing {
     Quarantined(Arc<Tool>, &'static str),
     /// No such tool; the nearest names.
     Unknown(Vec<String>),
+    /// Nobody knows: its upstream could not be asked for its tools. Why, in a line.
+    Unlisted(String),
 }
 
 /// A request to run a tool.

@@ -249,6 +249,10 @@ fn resolve(call: &Call, phase_two: bool) -> Result<Arc<Tool>, Refusal> {
             };
             Err(Refusal::new(Code::ToolNotFound, message).with("did_you_mean", near.clone()))
         }
+        Standing::Unlisted(why) => {
+            let message = format!("upstream `{}` can't be asked for its tools: {why}", call.name.upstream);
+            Err(Refusal::new(Code::UpstreamUnavailable, message))
+        }
     }
 }
 

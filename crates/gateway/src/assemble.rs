@@ -12,6 +12,7 @@ use countersign_core::ids::{FullName, Secret, ToolName, UpstreamId};
 use countersign_store::Store;
 use countersign_wire::frame::Limits;
 use countersign_wire::raw;
+use countersign_wire::upstream::oauth::Machine;
 use countersign_wire::upstream::{Bearer, HttpSpec, Identity, Later, Spec, StdioSpec};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -24,7 +25,7 @@ use crate::runs::Runs;
 use crate::upstreams::Upstream;
 use crate::upstreams::command::{self, CommandUpstream};
 use crate::upstreams::environment::{self, Variable};
-use crate::upstreams::mcp::signin::{Keys, Known, SignedIn};
+use crate::upstreams::mcp::signin::{ByItself, Keys, Known, SignedIn};
 use crate::upstreams::mcp::{McpUpstream, Settings};
 use crate::upstreams::native::{Ground, Native, NativeUpstream, Natives};
 
@@ -258,7 +259,7 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
             });
             Ok(Spec::Stdio(spec))
         }
-        UpstreamKind::Http { url, headers, bearer, oauth: _ } => {
+        UpstreamKind::Http { url, headers, bearer, oauth } => {
             let mut spec = HttpSpec::new(text(url)?.expose());
             for (name, value) in headers {
                 spec.headers.push((name.clone(), text(value)?.expose().to_owned()));
@@ -266,6 +267,12 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
             let shown = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
             spec.bearer = match (bearer, &around.keys) {
                 (Some(bearer), _) => Some(Arc::new(Fixed(text(bearer)?))),
+                (None, _) if signs_in_itself(oauth) => {
+                    let said = |name: &str| oauth_text(oauth, name).map_err(&cannot);
+                    let machine = machine(said("client_id")?, said("client_secret")?, said("private_key")?);
+                    let machine = machine.map_err(&cannot)?;
+                    Some(Arc::new(ByItself::new(&spec, machine, said("scopes")?)))
+                }
                 (None, Some(keys)) if !shown => Some(Arc::new(SignedIn::new(&spec, Arc::clone(keys)))),
                 (None, _) => None,
             };
@@ -286,20 +293,39 @@ pub fn sign_in(written: &Written, around: &Surroundings) -> Result<(HttpSpec, Kn
     if bearer.is_some() || headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
         return Err(cannot("the configuration gives it a token already"));
     }
+    if signs_in_itself(oauth) {
+        return Err(cannot("the gateway signs in to it as itself (`grant = \"client_credentials\"`)"));
+    }
     let Spec::Http(spec) = spec(written, around)? else { return Err(cannot("it has no `url`")) };
-    let text = |name: &str| match oauth.iter().find(|(key, _)| key == name) {
-        Some((_, value)) => match value.text() {
-            Some(text) => Ok(Some(text.expose().to_owned())),
-            None => Err(cannot(&format!("`{}` is not resolved", value.shown()))),
-        },
-        None => Ok(None),
-    };
+    let text = |name: &str| oauth_text(oauth, name).map_err(|why| cannot(&why));
     let known = Known {
         client_id: text("client_id")?,
         client_secret: text("client_secret")?,
         scopes: text("scopes")?,
     };
     Ok((spec, known))
+}
+
+/// What `oauth` says under a name.
+fn oauth_text(oauth: &[Pair], name: &str) -> Result<Option<String>, String> {
+    let Some((_, value)) = oauth.iter().find(|(key, _)| key == name) else { return Ok(None) };
+    match value.text() {
+        Some(text) => Ok(Some(text.expose().to_owned())),
+        None => Err(format!("`{}` is not resolved", value.shown())),
+    }
+}
+
+fn signs_in_itself(oauth: &[Pair]) -> bool {
+    matches!(oauth_text(oauth, "grant"), Ok(Some(grant)) if grant == "client_credentials")
+}
+
+/// The identity the configuration gives the gateway.
+fn machine(id: Option<String>, secret: Option<String>, key: Option<String>) -> Result<Machine, String> {
+    match (id, secret, key) {
+        (Some(id), Some(secret), None) => Ok(Machine::with_secret(id, secret)),
+        (Some(id), None, Some(key)) => Machine::with_key(id, &key).map_err(|fault| fault.to_string()),
+        _ => Err("`oauth` needs `client_id` and either `client_secret` or `private_key`".to_owned()),
+    }
 }
 
 fn variables(
@@ -316,5 +342,9 @@ struct Fixed(Secret);
 impl Bearer for Fixed {
     fn token(&self) -> Later<'_, Option<String>> {
         Box::pin(async { Some(self.0.expose().to_owned()) })
+    }
+
+    fn advice(&self) -> Option<String> {
+        Some("it does not take the `bearer` of the configuration".to_owned())
     }
 }

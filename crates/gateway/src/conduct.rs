@@ -90,7 +90,7 @@ async fn standing(house: &Arc<House>, name: &FullName, brought: &Brought) -> Sta
             keeper.recheck(&name.upstream).await;
         }
     }
-    house.catalog.load().standing(name)
+    house.standing(name)
 }
 
 /// The state of the world the gate looks at besides law and catalogue.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use countersign_core::call::Caller;
+use countersign_core::call::{Caller, Standing};
 use countersign_core::confirm::PlanState;
-use countersign_core::ids::{PlanId, PrincipalId, SessionId, UpstreamId};
+use countersign_core::ids::{FullName, PlanId, PrincipalId, SessionId, UpstreamId};
 use countersign_core::mode::Mode;
 use countersign_core::redact::Redactor;
 use countersign_store::{PlanFilter, PlanRow, Setter, Shared, Store, StoreFault};
@@ -25,7 +25,7 @@ use crate::runs::Runs;
 use crate::schema::Schemas;
 use crate::tasks::Finished;
 use crate::trace::Watcher;
-use crate::upstreams::Upstream;
+use crate::upstreams::{Condition, Upstream};
 
 /// How long the first request waits for the first lists.
 const FIRST_LISTS: Duration = Duration::from_secs(10);
@@ -224,6 +224,19 @@ impl House {
     /// Who watches what happens, if anybody does.
     pub fn watcher(&self) -> Option<&Arc<dyn Watcher>> {
         self.watcher.get()
+    }
+
+    /// What the gate is told of a name: what the catalogue says, and where its upstream was never listed because it is down, that.
+    pub(crate) fn standing(&self, name: &FullName) -> Standing {
+        let standing = self.catalog.load().standing(name);
+        if let Standing::Unknown(_) = standing
+            && let Some(upstream) = self.upstreams.load().get(&name.upstream)
+            && let Condition::Down(why) = upstream.health().condition
+            && !self.catalog.load().tools().any(|listed| listed.tool.upstream == name.upstream)
+        {
+            return Standing::Unlisted(why);
+        }
+        standing
     }
 
     /// Names the keeper of the catalogue; once.

@@ -54,6 +54,8 @@ pub enum FaultKind {
         status: u16,
         /// The `WWW-Authenticate` header.
         challenge: String,
+        /// What to do about it, where it is not that a person signs in.
+        advice: Option<String>,
     },
     /// The upstream forgot our session (HTTP 404): open a new one.
     #[error("the session expired")]

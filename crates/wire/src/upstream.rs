@@ -78,6 +78,11 @@ pub trait Bearer: Send + Sync + std::fmt::Debug {
         let _ = (token, status, challenge);
         Box::pin(std::future::ready(Again::No))
     }
+
+    /// What to do about being turned away, where it is not that a person signs in.
+    fn advice(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Whether a request that was turned away is worth sending once more.

@@ -261,3 +261,85 @@ fn only_servers_that_can_be_signed_in_to_are() {
     );
     assert!(format!("{checked}").contains("exclude each other"), "{checked}");
 }
+
+/// A server that gives machines tokens, and a configuration in which the gateway is one.
+fn for_machines(world: &World, more: Value) -> (Guarded, impl Fn(&str, &str)) {
+    let mut habits = json!({ "machine": "robot:s3cret", "auth": "client_secret_basic", "pkce": false });
+    habits.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let server = Guarded::start(world, &habits);
+    let port = server.port;
+    let write = move |secret: &str, more: &str| {
+        let config = format!(
+            "[gateway]\nmode = \"execute\"\n\n[upstreams.notes]\nurl = \"http://127.0.0.1:{port}/mcp\"\noauth = {{ grant = \"client_credentials\", client_id = \"robot\", client_secret = \"{secret}\"{more} }}\n",
+        );
+        world.write("countersign.toml", &config);
+    };
+    (server, write)
+}
+
+/// Nobody agrees in a browser: the gateway has an identity of its own, and asks again when a token ends.
+#[test]
+fn a_gateway_signs_in_as_itself() {
+    let world = World::new();
+    let (server, write) = for_machines(&world, json!({ "expires_in": 20, "ends_after": "list" }));
+    write("s3cret", "");
+    let read = call(&world, "read_note");
+    assert_eq!((read.code, read.stdout.contains("a note")), (Some(0), true), "{read}");
+    let grants: Vec<Value> = server.asked("token").iter().map(|one| one["grant_type"].clone()).collect();
+    assert!(grants.len() > 1 && grants.iter().all(|grant| grant == "client_credentials"), "{grants:?}");
+    let asked = server.asked("mcp");
+    let ran = asked.iter().filter(|one| one["tool"] == "read_note" && one["let_in"] == true).count();
+    assert_eq!(ran, 1);
+    assert!(!keys(&world).exists(), "nothing is kept");
+
+    write("wrong", "");
+    let refused = call(&world, "read_note");
+    assert_ne!(refused.code, Some(0));
+    assert!(format!("{refused}").contains("invalid_client: who are you"), "{refused}");
+    assert!(!format!("{refused}").contains("upstreams login"), "{refused}");
+    let login = world.run(&["upstreams", "login", "notes"]);
+    assert!(login.stderr.contains("signs in to it as itself"), "{login}");
+}
+
+/// More rights are asked for where the server names them; rights the configuration fixes stay as they are.
+#[test]
+fn a_gateway_asks_for_more_rights_by_itself_unless_they_are_fixed() {
+    let world = World::new();
+    let (_server, write) = for_machines(&world, json!({}));
+    write("s3cret", "");
+    let found = call(&world, "find_note");
+    assert_eq!(found.code, Some(0), "{found}");
+    write("s3cret", ", scopes = \"notes:read\"");
+    let refused = call(&world, "find_note");
+    assert_ne!(refused.code, Some(0), "{refused}");
+    assert!(format!("{refused}").contains("does not take the token the gateway was given"), "{refused}");
+}
+
+#[test]
+fn an_identity_is_whole_or_refused() {
+    let world = World::new();
+    for (oauth, expect) in [
+        (r#"{ grant = "client_credentials" }"#, "needs `client_id` and either"),
+        (r#"{ grant = "client_credentials", client_id = "a" }"#, "needs `client_id` and either"),
+        (
+            r#"{ grant = "client_credentials", client_id = "a", client_secret = "b", private_key = "c" }"#,
+            "needs `client_id` and either",
+        ),
+        (r#"{ grant = "password", client_id = "a" }"#, "`grant` must be"),
+        (r#"{ client_id = "a", private_key = "c" }"#, "signs in as itself"),
+    ] {
+        world.write(
+            "countersign.toml",
+            &format!("[upstreams.a]\nurl = \"https://mcp.example/mcp\"\noauth = {oauth}\n"),
+        );
+        let checked = world.run(&["policy", "check"]);
+        assert!(format!("{checked}").contains(expect), "{oauth} {checked}");
+    }
+    let oauth = r#"{ grant = "client_credentials", client_id = "a", private_key = "no key" }"#;
+    world.write(
+        "countersign.toml",
+        &format!("[upstreams.a]\nurl = \"https://mcp.example/mcp\"\noauth = {oauth}\n"),
+    );
+    let tried = world.run(&["upstreams", "test", "a"]);
+    assert!(format!("{tried}").contains("no PEM"), "{tried}");
+}

@@ -113,6 +113,11 @@ class Server(BaseHTTPRequestHandler):
             if was is None or proof.rstrip(b"=").decode() != was["code_challenge"] or asked.get("redirect_uri") != was["redirect_uri"]:
                 return self.say(400, {"error": "invalid_grant"})
             scope = was.get("scope", "")
+        elif asked.get("grant_type") == "client_credentials":
+            shown = base64.b64decode((self.headers.get("Authorization") or "").removeprefix("Basic ")).decode()
+            if shown != habit("machine"):
+                return self.say(401, {"error": "invalid_client", "error_description": "who are you"})
+            scope = asked.get("scope", "")
         else:
             scope = REFRESH.pop(asked.get("refresh_token"), None)
             if scope is None:

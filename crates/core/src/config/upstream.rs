@@ -271,7 +271,7 @@ fn read_kind(reader: &mut Reader<'_>, entry: &Entry, table: &Table, marker: &str
 }
 
 /// What `oauth` may say.
-const OAUTH: [&str; 3] = ["client_id", "client_secret", "scopes"];
+const OAUTH: [&str; 5] = ["client_id", "client_secret", "scopes", "grant", "private_key"];
 
 fn check_oauth(reader: &mut Reader<'_>, table: &Table, has_bearer: bool) {
     let Some(node) = table.get("oauth") else { return };
@@ -284,9 +284,40 @@ fn check_oauth(reader: &mut Reader<'_>, table: &Table, has_bearer: bool) {
         let message = format!("{} means nothing in `oauth`", tick(&entry.key));
         let help = match nearest(&entry.key, OAUTH) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => "there is `client_id`, `client_secret` and `scopes`".to_owned(),
+            None => "there is `client_id`, `client_secret`, `scopes`, `grant` and `private_key`".to_owned(),
         };
         reader.error(entry.place, Problem::UnknownKey, message, help);
+    }
+    check_grant(reader, node);
+}
+
+/// Who signs in: a person (the usual way), or the gateway as itself, which then has to be able to prove who it is.
+fn check_grant(reader: &mut Reader<'_>, node: &Node) {
+    let Some(oauth) = node.as_table() else { return };
+    let alone = match oauth.get("grant").map(|node| (node, node.as_text())) {
+        None | Some((_, Some("authorization_code"))) => false,
+        Some((_, Some("client_credentials"))) => true,
+        Some((node, _)) => {
+            let message = "`grant` must be `authorization_code` or `client_credentials`";
+            let help = "leave it out where a person signs in".to_owned();
+            return reader.error(node.place, Problem::UnknownWord, message, help);
+        }
+    };
+    let has = |key: &str| oauth.get(key).is_some();
+    let proofs = usize::from(has("client_secret")) + usize::from(has("private_key"));
+    if alone && (!has("client_id") || proofs != 1) {
+        let message =
+            "`grant = \"client_credentials\"` needs `client_id` and either `client_secret` or `private_key`";
+        let help = "write `private_key = \"${file:/run/secrets/gateway.pem}\"`, or `client_secret = \"${env:NAME}\"`";
+        reader.error(node.place, Problem::MissingKey, message, help.to_owned());
+    } else if let (false, Some(key)) = (alone, oauth.get("private_key")) {
+        let help = "write `grant = \"client_credentials\"` beside it".to_owned();
+        reader.error(
+            key.place,
+            Problem::Conflict,
+            "`private_key` is for a gateway that signs in as itself",
+            help,
+        );
     }
 }
 

@@ -37,6 +37,9 @@ fn invariant_closed_by_default() {
     let mut unknown = call(&known, router(Variant::Write), "{}");
     unknown.standing = Standing::Unknown(vec!["github:sync_note".into()]);
     assert_eq!(code(&world.judge(unknown, at(0))), Code::ToolNotFound);
+    let mut unlisted = call(&known, router(Variant::Write), "{}");
+    unlisted.standing = Standing::Unlisted("it exits at once".into());
+    assert_eq!(code(&world.judge(unlisted, at(0))), Code::UpstreamUnavailable);
     let mut changed = call(&known, router(Variant::Write), "{}");
     changed.standing = Standing::Changed(known.clone());
     assert_eq!(code(&world.judge(changed, at(0))), Code::ToolChanged);

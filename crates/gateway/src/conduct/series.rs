@@ -251,7 +251,7 @@ impl Conduct<'_> {
             }
         }
         for call in &mut calls {
-            call.standing = self.house.catalog.load().standing(&call.name);
+            call.standing = self.house.standing(&call.name);
         }
         self.judge_steps(calls).await
     }
@@ -338,7 +338,7 @@ impl Conduct<'_> {
 
     fn step_call(&self, asked: Asked) -> Call {
         Call {
-            standing: self.house.catalog.load().standing(&asked.name),
+            standing: self.house.standing(&asked.name),
             caller: self.caller.clone(),
             arguments: super::filled(self.house, &asked.name, asked.arguments),
             name: asked.name,

@@ -50,6 +50,7 @@ fn stands(catalog: &Catalog, tool: &str) -> &'static str {
         Standing::Changed(_) => "changed",
         Standing::Quarantined(_, reason) => reason,
         Standing::Unknown(_) => "unknown",
+        Standing::Unlisted(_) => "unlisted",
     }
 }
 

@@ -286,7 +286,8 @@ impl HttpLink {
             return Err(WireFault::refused(FaultKind::Redirect(header(LOCATION))));
         }
         if let Some((status, challenge)) = turned_away(&response) {
-            return Err(WireFault::refused(FaultKind::Unauthorized { status, challenge }));
+            let advice = self.spec.bearer.as_ref().and_then(|bearer| bearer.advice());
+            return Err(WireFault::refused(FaultKind::Unauthorized { status, challenge, advice }));
         }
         if status == 404 && self.era() == Era::Legacy && lock(&self.session).is_some() {
             return Err(WireFault::refused(FaultKind::SessionExpired));

@@ -7,6 +7,7 @@ mod challenge;
 mod discover;
 mod encode;
 mod loopback;
+mod machine;
 mod register;
 mod tokens;
 mod web;
@@ -15,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attempt::Attempt;
 pub use self::challenge::Challenge;
-pub use self::discover::discover;
+pub use self::discover::{Comes, discover};
 pub use self::loopback::Loopback;
+pub use self::machine::Machine;
 pub use self::register::register;
 pub use self::tokens::{Tokens, refresh};
 pub use self::web::Web;
@@ -78,8 +80,8 @@ pub enum OauthFault {
 pub struct Guard {
     /// Its name; everything kept belongs to exactly this one.
     pub issuer: String,
-    /// Where a person agrees.
-    pub authorization_endpoint: String,
+    /// Where a person agrees; a guard of machines has no such place.
+    pub authorization_endpoint: Option<String>,
     /// Where codes become tokens.
     pub token_endpoint: String,
     /// Where strangers introduce themselves.
@@ -171,7 +173,7 @@ mod tests {
     fn guard() -> Guard {
         Guard {
             issuer: "https://a".into(),
-            authorization_endpoint: "https://a/authorize".into(),
+            authorization_endpoint: Some("https://a/authorize".into()),
             token_endpoint: "https://a/token".into(),
             registration_endpoint: None,
             auth_methods: Vec::new(),

@@ -181,7 +181,7 @@ async fn every_way_http_can_fail_has_a_name() {
     )
     .await;
     check("HTTP/1.1 401 Who\r\nwww-authenticate: Bearer realm=x\r\ncontent-length: 0\r\n\r\n", &|fault| {
-        matches!(&fault.kind, FaultKind::Unauthorized { status: 401, challenge } if challenge == "Bearer realm=x")
+        matches!(&fault.kind, FaultKind::Unauthorized { status: 401, challenge, .. } if challenge == "Bearer realm=x")
     })
     .await;
     // Cut off in the middle: nobody knows.

@@ -1,7 +1,9 @@
 //! Being signed in to HTTP upstreams: tokens kept in one file that only its owner can read, shown with every request, renewed
-//! before they end. A person signs in, never the gateway by itself: it only says that somebody should.
+//! before they end. A person signs in, never the gateway by itself: it only says that somebody should. Where the configuration
+//! gives the gateway an identity of its own, it signs in as that, and keeps nothing.
 
 mod keys;
+mod machine;
 mod session;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +12,7 @@ use countersign_wire::upstream::oauth::{OauthFault, Web, refresh};
 use countersign_wire::upstream::{Again, Bearer, HttpSpec, Later};
 
 pub use self::keys::{Key, Keys, KeysFault};
+pub use self::machine::ByItself;
 pub use self::session::{Known, SignIn};
 
 /// How long before its end a token is renewed, in seconds.

@@ -63,7 +63,10 @@ fn unavailable(id: &UpstreamId, fault: &WireFault, stderr: &str) -> UpstreamFaul
 /// Whom it wants to see is for a person to show.
 fn way_in(id: &UpstreamId, fault: &WireFault) -> String {
     match &fault.kind {
-        FaultKind::Unauthorized { .. } => {
+        FaultKind::Unauthorized { advice: Some(advice), .. } => {
+            format!("; {}", escape::excerpt(advice, WORDS))
+        }
+        FaultKind::Unauthorized { advice: None, .. } => {
             format!("; a person signs in with: countersign upstreams login {id}")
         }
         FaultKind::Spawn { .. }

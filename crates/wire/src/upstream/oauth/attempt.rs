@@ -47,8 +47,10 @@ impl Attempt {
         if scope.is_some_and(|scope| scope.split(' ').any(|one| one == "offline_access")) {
             pairs.push(("prompt", "consent"));
         }
-        let joint = if guard.authorization_endpoint.contains('?') { '&' } else { '?' };
-        let url = format!("{}{joint}{}", guard.authorization_endpoint, encode::form(&pairs));
+        let place = guard.authorization_endpoint.as_deref();
+        let place = place.ok_or_else(|| OauthFault::NoGuard(guard.issuer.clone()))?;
+        let joint = if place.contains('?') { '&' } else { '?' };
+        let url = format!("{place}{joint}{}", encode::form(&pairs));
         Ok(Self { url, state, verifier, redirect: redirect.to_owned() })
     }
 
@@ -94,7 +96,7 @@ impl Attempt {
     }
 }
 
-fn random() -> Result<String, OauthFault> {
+pub(super) fn random() -> Result<String, OauthFault> {
     let mut bytes = [0u8; 32];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| OauthFault::Here("this machine gives no random numbers".into()))?;

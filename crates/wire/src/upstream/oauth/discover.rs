@@ -6,8 +6,22 @@ use serde_json::Value;
 
 use super::{Challenge, Guard, OauthFault, Web};
 
+/// Who comes to a guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comes {
+    /// A person who agrees in a browser: the guard must offer a place for that, and proof of who asked (PKCE).
+    Person,
+    /// A machine for itself.
+    Machine,
+}
+
 /// Finds the guard of the upstream at `server`.
-pub async fn discover(web: &Web, server: &str, challenge: &Challenge) -> Result<Guard, OauthFault> {
+pub async fn discover(
+    web: &Web,
+    server: &str,
+    challenge: &Challenge,
+    comes: Comes,
+) -> Result<Guard, OauthFault> {
     let here = web.check(server)?;
     match describe(web, server, &here, challenge).await? {
         Some(said) => {
@@ -15,13 +29,13 @@ pub async fn discover(web: &Web, server: &str, challenge: &Challenge) -> Result<
             let issuer = issuer.ok_or_else(|| OauthFault::NoGuard(server.to_owned()))?;
             let resource = text(&said, "resource").unwrap_or_else(|| server.to_owned());
             let metadata = metadata(web, &issuer).await?;
-            guard(web, &issuer, &metadata, resource, texts(&said, "scopes_supported"))
+            guard(web, &metadata, comes, resource, texts(&said, "scopes_supported"))
         }
         // Revision 2025-03-26 knew no description: the server itself signs people in.
         None => {
             let issuer = origin(&here);
             let metadata = metadata(web, &issuer).await?;
-            guard(web, &issuer, &metadata, server.to_owned(), Vec::new())
+            guard(web, &metadata, comes, server.to_owned(), Vec::new())
         }
     }
 }
@@ -89,30 +103,37 @@ async fn metadata(web: &Web, issuer: &str) -> Result<Value, OauthFault> {
 
 fn guard(
     web: &Web,
-    issuer: &str,
     said: &Value,
+    comes: Comes,
     resource: String,
     scopes: Vec<String>,
 ) -> Result<Guard, OauthFault> {
+    let issuer = text(said, "issuer").unwrap_or_default();
     let endpoint = |name: &str| match text(said, name) {
         Some(url) => web.check(&url).map(|_| Some(url)),
         None => Ok(None),
     };
-    let needed = |name: &str| endpoint(name)?.ok_or_else(|| OauthFault::NoGuard(issuer.to_owned()));
-    if !texts(said, "code_challenge_methods_supported").iter().any(|method| method == "S256") {
-        return Err(OauthFault::NoPkce(issuer.to_owned()));
+    let no_guard = || OauthFault::NoGuard(issuer.clone());
+    let authorization_endpoint = endpoint("authorization_endpoint")?;
+    if comes == Comes::Person {
+        if !texts(said, "code_challenge_methods_supported").iter().any(|method| method == "S256") {
+            return Err(OauthFault::NoPkce(issuer));
+        }
+        if authorization_endpoint.is_none() {
+            return Err(no_guard());
+        }
     }
     let says = |name: &str| said.get(name).and_then(Value::as_bool).unwrap_or(false);
     Ok(Guard {
-        issuer: issuer.to_owned(),
-        authorization_endpoint: needed("authorization_endpoint")?,
-        token_endpoint: needed("token_endpoint")?,
+        authorization_endpoint,
+        token_endpoint: endpoint("token_endpoint")?.ok_or_else(no_guard)?,
         registration_endpoint: endpoint("registration_endpoint")?,
         auth_methods: texts(said, "token_endpoint_auth_methods_supported"),
         names_itself: says("authorization_response_iss_parameter_supported"),
         offline: texts(said, "scopes_supported").iter().any(|scope| scope == "offline_access"),
         resource,
         scopes,
+        issuer,
     })
 }
 

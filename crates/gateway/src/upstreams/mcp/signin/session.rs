@@ -7,7 +7,7 @@ use std::time::Duration;
 use countersign_wire::fault::{Failure, FaultKind, WireFault};
 use countersign_wire::frame::Notification;
 use countersign_wire::upstream::oauth::{
-    Attempt, Challenge, Guard, Loopback, OauthFault, Registered, Web, discover, register, scopes,
+    Attempt, Challenge, Comes, Guard, Loopback, OauthFault, Registered, Web, discover, register, scopes,
 };
 use countersign_wire::upstream::{
     Connect, Deadline, HttpSpec, Identity, Observer, RequestOptions, Spec, Upstream as Wire,
@@ -66,7 +66,7 @@ impl SignIn {
         let Some(said) = said else { return Ok(None) };
         let challenge = Challenge::parse(&said);
         let web = Web::of(spec);
-        let guard = discover(&web, &spec.url, &challenge).await?;
+        let guard = discover(&web, &spec.url, &challenge, Comes::Person).await?;
         // What one guard gave means nothing to another.
         let before = before.filter(|key| key.guard.issuer == guard.issuer);
         let granted = before.as_ref().and_then(|key| key.scope.as_deref());
