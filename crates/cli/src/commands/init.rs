@@ -17,7 +17,7 @@ use countersign_core::refusal::{Code, NextAction, Refusal};
 use serde_json::{Value, json};
 use toml_edit::{DocumentMut, Item, Table as Toml};
 
-use self::backup::{Change, Fate};
+use self::backup::{Change, Fate, NotMade};
 use self::import::{Import, Read};
 use self::preset::Preset;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
@@ -199,11 +199,23 @@ impl Plan<'_> {
         }
         let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.6fZ").to_string();
         let folder = home.join("backups").join(stamp);
-        backup::apply(&folder, &self.changes).map_err(|error| {
-            let why = config_file::why(&error);
-            Trouble::Output(format!(
-                "a file can't be written: {why}; countersign init --undo takes back what was"
-            ))
+        backup::apply(&folder, &self.changes).map_err(|why| match why {
+            NotMade::Drifted(path) => {
+                let message =
+                    format!("`{}` was changed since it was read: nothing was changed", path.display());
+                Trouble::refused(Refusal::new(Code::ApplyDrifted, message), "countersign init")
+            }
+            NotMade::Unwritable(path, error) => {
+                let why = config_file::why(&error);
+                Trouble::Output(format!("can't write `{}`: {why}; nothing was changed", path.display()))
+            }
+            NotMade::Half(path, error) => {
+                let why = config_file::why(&error);
+                Trouble::Output(format!(
+                    "can't write `{}`, nor take everything back: {why}; countersign init --undo tries again",
+                    path.display()
+                ))
+            }
         })
     }
 

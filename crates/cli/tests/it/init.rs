@@ -276,3 +276,83 @@ fn one_host_or_one_project_alone() {
         serde_json::from_str(&fs::read_to_string(bare.home().join(".claude.json")).unwrap()).unwrap();
     assert_eq!(made["mcpServers"]["countersign"]["args"][0], "serve");
 }
+
+#[test]
+fn a_file_that_cannot_be_written_leaves_every_other_as_it_was() {
+    let world = World::new();
+    let cursor = put(&world, ".cursor/mcp.json", "{\"mcpServers\":{}}");
+    // Where a folder would have to be, there is a file.
+    put(&world, ".codeium", "");
+    let refused = world.run(&["init", "--yes", "--no-start", "--host", "cursor", "--host", "windsurf"]);
+    assert_eq!(refused.code, Some(1), "{refused}");
+    assert!(refused.stderr.contains("mcp_config.json`"), "{refused}");
+    assert!(refused.stderr.contains("nothing was changed"), "{refused}");
+    assert_eq!(fs::read_to_string(cursor).unwrap(), "{\"mcpServers\":{}}");
+    assert!(!world.home().join(".config/countersign/countersign.toml").exists());
+    let undo = world.run(&["init", "--undo"]);
+    assert!(undo.stderr.contains("there is no change of `init` to take back"), "{undo}");
+}
+
+#[test]
+fn a_file_its_host_changed_while_it_was_looked_at_is_not_overwritten() {
+    let world = World::new();
+    let codex = put(&world, ".codex/config.toml", "model = \"o\"\n");
+    // The server itself writes into the file it was read from, when it is started to list its tools.
+    let text =
+        "{\"mcpServers\":{\"x\":{\"command\":\"sh\",\"args\":[\"-c\",\"echo >> ~/.cursor/mcp.json\"]}}}";
+    let cursor = put(&world, ".cursor/mcp.json", text);
+    let refused = world.run(&["init", "--yes", "--host", "cursor", "--host", "codex"]);
+    assert_eq!(refused.code, Some(5), "{refused}");
+    assert!(refused.stderr.contains("mcp.json` was changed since it was read"), "{refused}");
+    assert!(fs::read_to_string(cursor).unwrap().starts_with(text));
+    assert_eq!(fs::read_to_string(codex).unwrap(), "model = \"o\"\n");
+    assert!(!world.home().join(".config/countersign/countersign.toml").exists());
+}
+
+#[test]
+fn marks_line_ends_links_and_empty_files_stay_what_they_are() {
+    let world = World::new();
+    let server = server(&world);
+    let cursor = put(
+        &world,
+        ".cursor/mcp.json",
+        &format!(
+            "\u{feff}{{\r\n  // mine\r\n  \"mcpServers\": {{\r\n    \"echo\": {{\"command\": \"{server}\", \"args\": [\"bench-echo\"],}},\r\n  }},\r\n}}\r\n"
+        ),
+    );
+    let codex = put(
+        &world,
+        ".codex/config.toml",
+        &format!(
+            "# mine\r\nmodel = \"o\"\r\n\r\n[mcp_servers.echo]\r\ncommand = \"{server}\"\r\nargs = [\"bench-echo\"]\r\n"
+        ),
+    );
+    let empty = put(&world, ".gemini/settings.json", "");
+    let real = put(&world, "elsewhere/windsurf.json", "{ \"mcpServers\": {} }");
+    let link = world.home().join(".codeium/windsurf/mcp_config.json");
+    fs::create_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let files = [cursor.clone(), codex.clone(), empty.clone(), real];
+    let before = texts(&files);
+    let done = world.run(&["init", "--yes"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    let after = texts(&files);
+    for path in [&cursor, &codex] {
+        let text = &after[path];
+        assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{text:?}");
+        assert!(
+            text.contains("mine\r\n") && text.contains("countersign") && !text.contains("bench-echo"),
+            "{text:?}"
+        );
+    }
+    assert!(after[&cursor].starts_with('\u{feff}'));
+    assert!(after.values().all(|text| text.contains("countersign")), "{after:#?}");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link stays one");
+    let again = world.run(&["init", "--yes"]);
+    assert!(again.stdout.contains("nothing to change"), "{again}");
+    assert_eq!(texts(&files), after, "a second run changes nothing");
+    let undone = world.run(&["init", "--undo"]);
+    assert_eq!(undone.code, Some(0), "{undone}");
+    assert_eq!(texts(&files), before, "byte for byte");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}

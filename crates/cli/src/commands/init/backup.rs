@@ -56,8 +56,50 @@ fn digest(text: &str) -> String {
     Digest::of(Domain::Outcome, text.as_bytes()).to_string()
 }
 
-/// Keeps every file as it is under `folder`, then writes every file as it shall be.
-pub(super) fn apply(folder: &Path, changes: &[Change]) -> io::Result<()> {
+/// Why a change was not made. Every file is as it was, unless even that could not be had.
+pub(super) enum NotMade {
+    /// Somebody changed this one since it was read.
+    Drifted(PathBuf),
+    /// This one can't be written.
+    Unwritable(PathBuf, io::Error),
+    /// What was written before something went wrong could not be taken back.
+    Half(PathBuf, io::Error),
+}
+
+/// Keeps every file as it is under `folder`, then writes every file as it shall be: all of them, or none.
+pub(super) fn apply(folder: &Path, changes: &[Change]) -> Result<(), NotMade> {
+    for change in changes {
+        undrifted(change)?;
+    }
+    keep(folder, changes).map_err(|error| NotMade::Unwritable(folder.to_owned(), error))?;
+    for change in changes {
+        let written = undrifted(change).and_then(|()| {
+            let parent = change.path.parent().map_or(Ok(()), fs::create_dir_all);
+            let done = parent.and_then(|()| write(Path::new("."), &change.path, &change.after));
+            done.map_err(|error| NotMade::Unwritable(change.path.clone(), error))
+        });
+        if let Err(why) = written {
+            return Err(match undo(folder).and_then(|_| fs::write(folder.join(UNDONE), "")) {
+                Ok(()) => why,
+                Err(error) => NotMade::Half(change.path.clone(), error),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A file is still what the plan was made from: hosts write into their own files at any time.
+fn undrifted(change: &Change) -> Result<(), NotMade> {
+    let now = match fs::read_to_string(&change.path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => None,
+        Err(error) => return Err(NotMade::Unwritable(change.path.clone(), error)),
+    };
+    if now == change.before { Ok(()) } else { Err(NotMade::Drifted(change.path.clone())) }
+}
+
+fn keep(folder: &Path, changes: &[Change]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     only_ours(folder)?;
     let mut list = Vec::new();
@@ -74,14 +116,7 @@ pub(super) fn apply(folder: &Path, changes: &[Change]) -> io::Result<()> {
         }));
     }
     let list = serde_json::to_string_pretty(&json!({"version": 1, "files": list}))?;
-    write(folder, &folder.join(LIST), &list)?;
-    for change in changes {
-        if let Some(parent) = change.path.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        write(Path::new("."), &change.path, &change.after)?;
-    }
-    Ok(())
+    write(folder, &folder.join(LIST), &list)
 }
 
 /// The newest change that was not taken back.
