@@ -5,13 +5,14 @@ use countersign_wire::frame::{self, Frame, Id, Limits, Message};
 use countersign_wire::raw::{self, Edit};
 
 /// Bytes that get far, for a start.
+#[allow(dead_code, reason = "libFuzzer takes the files themselves")]
 pub(crate) const SEEDS: &[&[u8]] = &[
-    br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"n":12345678901234567890123},"_meta":{"progressToken":"p"}}}"#,
-    br#"{"jsonrpc":"2.0","id":"x\u00e9\ud83d\ude00","result":{"content":[ ],"a" : 1.50e-3}}"#,
-    br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","data":[1,2,{"a":null}]}}"#,
-    br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":0.5}}"#,
-    br#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"x"},17]"#,
-    br#"{"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}},"jsonrpc":"2.0","id":0}"#,
+    include_bytes!("../seeds/frame/01"),
+    include_bytes!("../seeds/frame/02"),
+    include_bytes!("../seeds/frame/03"),
+    include_bytes!("../seeds/frame/04"),
+    include_bytes!("../seeds/frame/05"),
+    include_bytes!("../seeds/frame/06"),
 ];
 
 /// Checks one input.

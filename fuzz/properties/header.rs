@@ -7,13 +7,14 @@ use countersign_wire::upstream::oauth::Challenge;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Inputs that get far, for a start: a value, a line end, a body.
+#[allow(dead_code, reason = "libFuzzer takes the files themselves")]
 pub(crate) const SEEDS: &[&[u8]] = &[
-    b"echo\n{\"name\":\"echo\",\"arguments\":{\"region\":\"us-west1\",\"n\":1.5}}",
-    b"=?base64?ZWNobw==?=\n{\"name\":\"echo\"}",
-    b"=?base64?4pi6?=\n{\"name\":\"\\u263a\"}",
-    b" padded \n{\"name\":\" padded \",\"arguments\":{\"region\":null}}",
-    b"Bearer scope=\"a b\", resource_metadata=\"https://x/y\", error=\"e\\\"\"\n{}",
-    b"Basic realm=x, Bearer error=invalid_token, DPoP algs=\"ES256\"\n{\"uri\":\"file:///x\"}",
+    include_bytes!("../seeds/header/01"),
+    include_bytes!("../seeds/header/02"),
+    include_bytes!("../seeds/header/03"),
+    include_bytes!("../seeds/header/04"),
+    include_bytes!("../seeds/header/05"),
+    include_bytes!("../seeds/header/06"),
 ];
 
 /// Checks one input.

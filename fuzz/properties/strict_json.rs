@@ -4,15 +4,16 @@
 use countersign_core::{canonical, strict_json};
 
 /// Bytes that get far, for a start.
+#[allow(dead_code, reason = "libFuzzer takes the files themselves")]
 pub(crate) const SEEDS: &[&[u8]] = &[
-    br#"{"a":1,"b":[true,false,null],"c":{"d":"e"}}"#,
-    br#"{"n":[0,-1,1.5,1e21,1e-7,9007199254740991,123456.789e3]}"#,
-    br#"{"\u20ac":"\ud83d\ude00\u0000\b\f","":"\\\"\/"}"#,
-    br#"{"a":1,"a":2}"#,
-    br#"[9007199254740993]"#,
-    br#"[1e400]"#,
-    br#"["\ud800"]"#,
-    b"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+    include_bytes!("../seeds/strict_json/01"),
+    include_bytes!("../seeds/strict_json/02"),
+    include_bytes!("../seeds/strict_json/03"),
+    include_bytes!("../seeds/strict_json/04"),
+    include_bytes!("../seeds/strict_json/05"),
+    include_bytes!("../seeds/strict_json/06"),
+    include_bytes!("../seeds/strict_json/07"),
+    include_bytes!("../seeds/strict_json/08"),
 ];
 
 /// Checks one input.
