@@ -104,8 +104,9 @@ fn write_number(number: &Number, out: &mut String) {
     }
 }
 
-/// Only the quote, the backslash and the controls below U+0020 are escaped, each in its one way.
-fn write_string(text: &str, out: &mut String) {
+/// Writes a string in canonical form at the end of a text. Only the quote, the backslash and the controls below U+0020 are
+/// escaped, each in its one way.
+pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\' | ..=0x1F)) {

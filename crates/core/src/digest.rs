@@ -66,10 +66,17 @@ pub struct Digest([u8; 32]);
 impl Digest {
     /// SHA-256 over the domain's tag, a zero byte and the bytes.
     pub fn of(domain: Domain, bytes: &[u8]) -> Self {
+        Self::of_parts(domain, &[bytes])
+    }
+
+    /// The same over parts that stand one after the other, without putting them together first.
+    pub fn of_parts(domain: Domain, parts: &[&[u8]]) -> Self {
         let mut sha = Sha256::new();
         sha.update(domain.tag().as_bytes());
         sha.update([0]);
-        sha.update(bytes);
+        for part in parts {
+            sha.update(part);
+        }
         Self(sha.finalize().into())
     }
 
@@ -90,13 +97,25 @@ impl Digest {
 
     /// 64 lower-case hex digits.
     pub fn hex(&self) -> String {
-        self.to_string()
+        let mut text = String::with_capacity(64);
+        self.push_hex(&mut text);
+        text
+    }
+
+    /// Writes the digits at the end of a text. The ledger writes thousands a second, so they do not go through a formatter.
+    pub fn push_hex(&self, text: &mut String) {
+        let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
+        text.reserve(64);
+        for byte in self.0 {
+            text.push(digit(byte >> 4));
+            text.push(digit(byte & 15));
+        }
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&self.hex())
     }
 }
 

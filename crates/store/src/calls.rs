@@ -1,6 +1,8 @@
 //! Calls: a permit becomes `Opened` when its token is spent and its row is on disk, both in one transaction; only that can
 //! be dispatched. How it ended is written when it came back. Decides nothing: of two who race it lets one win.
 
+use std::sync::Arc;
+
 use countersign_core::confirm::PlanState;
 use countersign_core::digest::Digest;
 use countersign_core::effect::Effect;
@@ -26,8 +28,10 @@ pub const RESULT_LIMIT: usize = 256 * 1024;
 /// A call whose row is written: it may be dispatched, once.
 #[derive(Debug)]
 pub struct Opened {
-    permit: Permit,
+    permit: Box<Permit>,
     ledger_id: LedgerId,
+    /// What the row says: that of the outcome says it again.
+    row: Arc<Entry>,
 }
 
 impl Opened {
@@ -76,16 +80,20 @@ pub enum OpenRefused {
         /// The row.
         ledger_id: LedgerId,
     },
-    /// The row could not be written, so nothing may go out.
-    Fault(StoreFault),
+    /// The row could not be written, so nothing may go out. What it would have said comes back.
+    Fault(StoreFault, Box<CallRecord>),
 }
 
 impl OpenRefused {
+    fn fault(fault: StoreFault, permit: &Permit) -> Self {
+        OpenRefused::Fault(fault, Box::new(permit.record().clone()))
+    }
+
     /// What is answered.
     pub fn refusal(&self) -> Refusal {
         match self {
             OpenRefused::NotSpendable { why, plan, .. } => why.refusal(plan.as_ref()),
-            OpenRefused::Fault(fault) => fault.refusal(),
+            OpenRefused::Fault(fault, _) => fault.refusal(),
         }
     }
 }
@@ -143,18 +151,36 @@ impl Store {
     /// follow within 100 ms, unless the store is opened with [`ReadRows::Sync`] or can't be written just now.
     ///
     /// INVARIANT (written first): there is no other way to an [`Opened`].
-    pub async fn open(&self, permit: Permit, now: Timestamp) -> Result<Opened, OpenRefused> {
-        let uses = Uses::of(&permit).map_err(OpenRefused::Fault)?;
+    pub async fn open(&self, permit: impl Into<Box<Permit>>, now: Timestamp) -> Result<Opened, OpenRefused> {
+        let permit = permit.into();
+        let uses = match Uses::of(&permit) {
+            Ok(uses) => uses,
+            Err(fault) => return Err(OpenRefused::fault(fault, &permit)),
+        };
         let ledger_id = self.mint(now);
-        let row = Entry::of_call(permit.record(), RowStatus::Allowed);
+        let row = Arc::new(Entry::of_call(permit.record(), RowStatus::Allowed));
         if permit.effect() == Effect::Read
             && uses.nothing()
             && let Some(place) = self.may_follow()
         {
-            self.append_soon(place, row, ledger_id.clone(), now).map_err(OpenRefused::Fault)?;
-            return Ok(Opened { permit, ledger_id });
+            return match self.append_soon(place, Arc::clone(&row), ledger_id.clone(), now) {
+                Ok(()) => Ok(Opened { permit, ledger_id, row }),
+                Err(fault) => Err(OpenRefused::fault(fault, &permit)),
+            };
         }
-        let (id, record) = (ledger_id.clone(), permit.record().clone());
+        // Boxed: a read that need not wait carries no room for it.
+        Box::pin(self.open_durably(permit, uses, ledger_id, row, now)).await
+    }
+
+    async fn open_durably(
+        &self,
+        permit: Box<Permit>,
+        uses: Uses,
+        ledger_id: LedgerId,
+        row: Arc<Entry>,
+        now: Timestamp,
+    ) -> Result<Opened, OpenRefused> {
+        let (id, record, allowed) = (ledger_id.clone(), permit.record().clone(), Arc::clone(&row));
         let spent = self.write(move |tx| {
             if uses.token.is_some() || uses.grant.is_some() {
                 tx.check_clock(now)?;
@@ -173,15 +199,16 @@ impl Store {
                     &values,
                 )?;
             }
-            tx.append(&row, id.clone(), now);
+            tx.append(&allowed, id.clone(), now);
             Ok(Ok(()))
         });
-        match spent.await.map_err(OpenRefused::Fault)? {
-            Ok(()) => Ok(Opened { permit, ledger_id }),
-            Err(why) => {
+        match spent.await {
+            Ok(Ok(())) => Ok(Opened { permit, ledger_id, row }),
+            Ok(Err(why)) => {
                 let plan = permit.record().plan_id.clone();
                 Err(OpenRefused::NotSpendable { why, plan, ledger_id })
             }
+            Err(fault) => Err(OpenRefused::fault(fault, &permit)),
         }
     }
 
@@ -198,7 +225,9 @@ impl Store {
             Ended::Success => RowStatus::Success,
             Ended::Error | Ended::Unknown => RowStatus::Error,
         };
-        let mut row = Entry::of_call(opened.permit.record(), status);
+        // Where the first row is written already, nobody else has it any more.
+        let mut row = Arc::unwrap_or_clone(opened.row);
+        row.status = status;
         row.code = outcome.code.map(|code| code.as_str().to_owned());
         row.duration_us = Some(outcome.duration_us);
         row.result_digest = outcome.result_digest;
@@ -206,15 +235,27 @@ impl Store {
         if outcome.status == Ended::Unknown {
             row = row.with_fact("outcome", "unknown");
         }
+        let plan = opened.permit.spend().map(|spend| spend.plan.clone());
         if opened.permit.effect() == Effect::Read
-            && opened.plan_id().is_none()
+            && plan.is_none()
             && let Some(place) = self.may_follow()
         {
-            self.append_soon(place, row, id.clone(), now)?;
+            self.append_soon(place, Arc::new(row), id.clone(), now)?;
             return Ok(id);
         }
-        let (plan, opened_by) = (opened.plan_id().cloned(), opened.ledger_id.clone());
-        let written = id.clone();
+        Box::pin(self.close_durably(opened.ledger_id, plan, row, outcome, id.clone(), now)).await?;
+        Ok(id)
+    }
+
+    async fn close_durably(
+        &self,
+        opened_by: LedgerId,
+        plan: Option<PlanId>,
+        row: Entry,
+        outcome: Outcome,
+        id: LedgerId,
+        now: Timestamp,
+    ) -> Result<(), StoreFault> {
         self.ask_writer(Keep::UntilWritten, move |tx| {
             if tx.again && tx.has_row(&id)? {
                 return Ok(());
@@ -226,8 +267,7 @@ impl Store {
             tx.append(&row, id.clone(), now);
             Ok(())
         })
-        .await?;
-        Ok(written)
+        .await
     }
 
     /// Writes the row of a call that was refused.
@@ -285,7 +325,7 @@ impl Store {
     fn append_soon(
         &self,
         place: OwnedSemaphorePermit,
-        row: Entry,
+        row: Arc<Entry>,
         id: LedgerId,
         now: Timestamp,
     ) -> Result<(), StoreFault> {

@@ -22,6 +22,8 @@ pub(crate) enum Cell {
     Null,
     Int(i64),
     Text(String),
+    /// A text that is one of a few words.
+    Word(&'static str),
     /// A kind of value we never write: somebody else did.
     Foreign,
 }
@@ -82,6 +84,7 @@ impl Found {
         match self.next()? {
             Cell::Null => Ok(None),
             Cell::Text(text) => Ok(Some(text)),
+            Cell::Word(word) => Ok(Some(word.to_owned())),
             Cell::Int(_) | Cell::Foreign => Err(StoreFault::corrupt("a number stands where a text should")),
         }
     }
@@ -94,7 +97,9 @@ impl Found {
         match self.next()? {
             Cell::Null => Ok(None),
             Cell::Int(number) => Ok(Some(number)),
-            Cell::Text(_) | Cell::Foreign => Err(StoreFault::corrupt("a text stands where a number should")),
+            Cell::Text(_) | Cell::Word(_) | Cell::Foreign => {
+                Err(StoreFault::corrupt("a text stands where a number should"))
+            }
         }
     }
 

@@ -6,6 +6,7 @@ mod checkpoint;
 mod entry;
 mod export;
 mod key;
+mod members;
 mod row;
 mod summary;
 mod verify;

@@ -1,7 +1,7 @@
 //! The store: opened once, cloned freely. Writes go through the one writer, reads do not wait for it.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::migrate;
 use crate::options::{ConnectOptions, ReadRows};
 use crate::readers::{Readers, View};
 use crate::url::StoreUrl;
-use crate::writer::{self, Deed, Health, Keep, Since, Tx, Writer};
+use crate::writer::{self, Deed, Health, Keep, Queue, Since, Tx, Writer};
 
 /// How much work may wait for the writer before callers wait to hand it over.
 const WAITING: usize = 4096;
@@ -33,7 +33,7 @@ pub struct Store {
 }
 
 struct Inner {
-    queue: Mutex<Option<Sender<Box<dyn Deed>>>>,
+    queue: Queue,
     thread: Mutex<Option<JoinHandle<()>>>,
     places: Arc<Semaphore>,
     readers: Option<Readers>,
@@ -59,7 +59,7 @@ pub enum Shared {
 /// What opening a store yields.
 struct Started {
     writer: Writer,
-    queue: Sender<Box<dyn Deed>>,
+    queue: Queue,
     readers: Option<Readers>,
     salt: Vec<u8>,
     new_key: Option<String>,
@@ -89,7 +89,7 @@ impl Store {
         let started = opened.await.map_err(gone)?.map_err(|fault| fault.while_(Doing::Opening))?;
         let Started { writer, queue, readers, salt, new_key } = started;
         let inner = Inner {
-            queue: Mutex::new(Some(queue)),
+            queue,
             thread: Mutex::new(Some(thread)),
             places: Arc::new(Semaphore::new(WAITING)),
             readers,
@@ -194,9 +194,10 @@ impl Store {
     }
 
     fn hand_over(&self, deed: Box<dyn Deed>) -> Result<(), StoreFault> {
-        let queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = queue.as_ref().and_then(|queue| queue.send(deed).ok());
-        sent.ok_or_else(|| StoreFault::unavailable("the writer is gone"))
+        match self.inner.queue.push(deed) {
+            true => Ok(()),
+            false => Err(StoreFault::unavailable("the writer is gone")),
+        }
     }
 
     /// A look at everything as of one moment.
@@ -216,7 +217,7 @@ impl Store {
 impl Drop for Inner {
     /// Waits for the writer to end, so that nothing handed over is lost with the process.
     fn drop(&mut self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
@@ -242,7 +243,7 @@ fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault>
     let key = signing_key(url, options.key_file.as_deref())?.map(Arc::new);
     let (salt, new_key) = settle_secrets(engine.as_mut(), &options.writer, key.as_deref(), options.now)?;
     let readers = Readers::start(&home, options.readers)?;
-    let (queue, work) = mpsc::channel();
+    let (queue, work) = writer::queue();
     let writer = Writer {
         queue: work,
         home,

@@ -3,6 +3,7 @@
 
 mod chain;
 mod deed;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod tx;
@@ -10,14 +11,16 @@ mod tx;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use countersign_core::ids::WriterId;
 
 pub(crate) use chain::{Chain, genesis};
 pub(crate) use deed::{Deed, Keep, ask, tell};
+pub(crate) use queue::{Queue, Work, queue};
 pub(crate) use tx::Tx;
+
+use queue::{Waited, Wants};
 
 use crate::engine::{Engine, Home};
 use crate::fault::{FaultKind, Hurt, StoreFault};
@@ -49,7 +52,7 @@ impl Health {
 
 /// What the writer thread owns.
 pub(crate) struct Writer {
-    pub(crate) queue: Receiver<Box<dyn Deed>>,
+    pub(crate) queue: Work,
     pub(crate) home: Arc<dyn Home>,
     pub(crate) engine: Option<Box<dyn Engine>>,
     pub(crate) name: WriterId,
@@ -91,10 +94,10 @@ impl Writer {
     /// Works until every sender is gone, then keeps a last checkpoint.
     pub(crate) fn run(mut self) {
         loop {
-            let batch = match self.queue.recv_timeout(self.nap()) {
-                Ok(first) => self.gather(first),
-                Err(RecvTimeoutError::Timeout) => Vec::new(),
-                Err(RecvTimeoutError::Disconnected) => break,
+            let batch = match self.queue.wait(Wants::Any, self.nap()) {
+                Waited::There => self.gather(),
+                Waited::Late => Vec::new(),
+                Waited::Closed => break,
             };
             self.work(batch);
         }
@@ -116,27 +119,14 @@ impl Writer {
 
     /// Takes what waits. Where more is about to come, waits a little for it: what may be written later waits for
     /// company, and callers that were answered together are likely to be back together.
-    fn gather(&mut self, first: Box<dyn Deed>) -> Vec<Box<dyn Deed>> {
+    fn gather(&self) -> Vec<Box<dyn Deed>> {
         let began = Instant::now();
-        let mut urgent = first.is_urgent();
-        let mut batch = vec![first];
-        while batch.len() < self.group {
-            let wait = match urgent {
-                false => COMPANY,
-                true if batch.len() < self.pace.together => self.pace.wait,
-                true => Duration::ZERO,
-            };
-            let next = match self.queue.try_recv() {
-                Ok(next) => next,
-                Err(_) => match self.queue.recv_timeout(wait.saturating_sub(began.elapsed())) {
-                    Ok(next) => next,
-                    Err(_) => break,
-                },
-            };
-            urgent |= next.is_urgent();
-            batch.push(next);
+        self.queue.wait(Wants::UrgentOr(self.group), COMPANY);
+        if self.queue.is_urgent() {
+            let left = self.pace.wait.saturating_sub(began.elapsed());
+            self.queue.wait(Wants::Many(self.pace.together.min(self.group)), left);
         }
-        batch
+        self.queue.take(self.group)
     }
 
     fn work(&mut self, batch: Vec<Box<dyn Deed>>) {
@@ -263,14 +253,14 @@ impl Writer {
                 outcome => outcomes.push(outcome),
             }
         }
-        match self.finish(engine, &chain) {
+        match self.finish(engine, &mut chain) {
             Ok(()) => Ended::Committed(outcomes),
             Err(fault) => Ended::Lost(fault),
         }
     }
 
     /// Writes the rows, a checkpoint where one is due, and commits.
-    fn finish(&mut self, engine: &mut dyn Engine, chain: &Chain) -> Result<(), StoreFault> {
+    fn finish(&mut self, engine: &mut dyn Engine, chain: &mut Chain) -> Result<(), StoreFault> {
         let rows = u32::try_from(chain.pending()).unwrap_or(u32::MAX);
         let last = chain.last_id();
         let due = self.since.rows.saturating_add(rows) >= self.cadence.rows

@@ -146,6 +146,7 @@ impl ToSql for Cell {
             Cell::Null | Cell::Foreign => Ok(IsNull::Yes),
             Cell::Int(number) => number.to_sql(kind, out),
             Cell::Text(text) => text.to_sql(kind, out),
+            Cell::Word(word) => word.to_sql(kind, out),
         }
     }
     fn accepts(kind: &Type) -> bool {

@@ -186,17 +186,24 @@ impl ToSql for Cell {
             Cell::Null | Cell::Foreign => ToSqlOutput::Owned(Value::Null),
             Cell::Int(number) => ToSqlOutput::Owned(Value::Integer(*number)),
             Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Cell::Word(word) => ToSqlOutput::Borrowed(ValueRef::Text(word.as_bytes())),
         })
     }
 }
 
-/// Binds `$n` to the nth value. SQLite numbers parameters as they appear, so the name decides, not the place.
-fn bind(statement: &mut Statement<'_>, values: &[Cell]) -> rusqlite::Result<()> {
-    for place in 1..=statement.parameter_count() {
-        let number =
-            statement.parameter_name(place).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
-        let value = number.and_then(|number| values.get(number.checked_sub(1)?));
-        statement.raw_bind_parameter(place, value.unwrap_or(&Cell::Null))?;
+/// Which value each parameter takes: `$n` the nth. SQLite numbers parameters as they appear, so the name decides, not the place.
+fn places(statement: &Statement<'_>) -> Vec<Option<usize>> {
+    let value_of = |place| {
+        let number = statement.parameter_name(place)?.strip_prefix('$')?.parse::<usize>().ok()?;
+        number.checked_sub(1)
+    };
+    (1..=statement.parameter_count()).map(value_of).collect()
+}
+
+fn bind(statement: &mut Statement<'_>, places: &[Option<usize>], values: &[Cell]) -> rusqlite::Result<()> {
+    for (at, place) in places.iter().enumerate() {
+        let value = place.and_then(|number| values.get(number));
+        statement.raw_bind_parameter(at + 1, value.unwrap_or(&Cell::Null))?;
     }
     Ok(())
 }
@@ -263,7 +270,8 @@ impl Engine for Sqlite {
     fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
-            bind(&mut statement, values)?;
+            let places = places(&statement);
+            bind(&mut statement, &places, values)?;
             let columns = statement.column_count();
             let mut rows = statement.raw_query();
             let mut found = Vec::new();
@@ -278,7 +286,8 @@ impl Engine for Sqlite {
     fn execute(&mut self, sql: &str, values: &[Cell]) -> Result<u64, StoreFault> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
-            bind(&mut statement, values)?;
+            let places = places(&statement);
+            bind(&mut statement, &places, values)?;
             statement.raw_execute().map(|changed| changed as u64)
         })
     }
@@ -286,8 +295,9 @@ impl Engine for Sqlite {
     fn execute_all(&mut self, sql: &str, rows: &[Vec<Cell>]) -> Result<(), StoreFault> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
+            let places = places(&statement);
             for row in rows {
-                bind(&mut statement, row)?;
+                bind(&mut statement, &places, row)?;
                 statement.raw_execute()?;
             }
             Ok(())

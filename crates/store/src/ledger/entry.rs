@@ -169,7 +169,7 @@ impl Entry {
     pub fn with_fact(mut self, name: &str, value: impl Into<Value>) -> Self {
         let mut detail = match self.detail.take().map(|detail| detail.value()) {
             Some(Value::Object(members)) => members,
-            _ => Map::new(),
+            Some(_) | None => Map::new(),
         };
         detail.insert(name.to_owned(), value.into());
         self.detail = Some(Json::of(&Value::Object(detail)));

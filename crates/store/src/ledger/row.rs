@@ -1,7 +1,6 @@
 //! One row: how it is hashed, kept and read back. Every column is under the hash, and the hashed text is
 //! canonical JSON that anyone can make again from an exported line.
 
-use countersign_core::canonical;
 use countersign_core::confirm::Approval;
 use countersign_core::digest::{Digest, Domain};
 use countersign_core::effect::Effect;
@@ -17,7 +16,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::entry::{Entry, canonical_text, storable};
-use crate::engine::{Cell, Found, cells};
+use super::members::Members;
+use crate::engine::{Cell, Found};
 use crate::fault::StoreFault;
 
 /// A JSON value as the canonical text it is kept as.
@@ -156,9 +156,7 @@ impl Row {
 
     /// What the hash should be: over the previous hash's bytes and the canonical text without the hash itself.
     pub fn computed_hash(&self) -> Digest {
-        let mut bytes = self.prev_hash.bytes().to_vec();
-        bytes.extend_from_slice(self.text(None).as_bytes());
-        Digest::of(Domain::LedgerRow, &bytes)
+        Digest::of_parts(Domain::LedgerRow, &[self.prev_hash.bytes(), self.text(None).as_bytes()])
     }
 
     /// The row as one line of canonical JSON, hash included.
@@ -173,7 +171,6 @@ impl Row {
 
     /// The members in the order of their names; kept JSON goes in as it is, so that any changed byte of it shows.
     fn text(&self, hash: Option<Digest>) -> String {
-        let intent = self.intent.as_ref().map(|intent| serde_json::to_value(intent).unwrap_or(Value::Null));
         let mut members = Members::default();
         members.raw("approval", self.approval.as_ref().map(Json::text));
         members.raw("arguments", self.arguments.as_ref().map(Json::text));
@@ -184,7 +181,7 @@ impl Row {
         members.text("effect", self.effect.map(Effect::as_str));
         members.digest("hash", hash);
         members.text("id", Some(self.id.as_str()));
-        members.raw("intent", intent.as_ref().map(canonical::to_string).as_deref());
+        members.intent(self.intent.as_ref());
         members.text("kind", Some(self.kind.as_str()));
         members.text("mode", self.mode.map(Mode::as_str));
         members.digest("plan_hash", self.plan_hash);
@@ -206,41 +203,55 @@ impl Row {
         members.end()
     }
 
-    pub(crate) fn cells(&self) -> Vec<Cell> {
-        let intent = self.intent.as_ref();
-        cells![
-            self.writer.as_str(),
-            self.sequence,
-            self.version,
-            self.id.as_str(),
-            self.time,
-            self.kind.as_str(),
-            self.status.as_str(),
-            self.principal.as_ref().map(PrincipalId::as_str),
-            self.role.map(Role::as_str),
-            self.session.as_ref().map(SessionId::as_str),
-            self.source.map(Source::as_str),
-            self.upstream.as_ref().map(UpstreamId::as_str),
-            self.tool.as_ref().map(ToolName::as_str),
-            self.variant.map(Variant::as_str),
-            self.effect.map(Effect::as_str),
-            self.mode.map(Mode::as_str),
-            intent.map(|intent| intent.operation_type.as_str()),
-            intent.and_then(|intent| intent.data_sensitivity).map(|word| word.as_str()),
-            intent.and_then(|intent| intent.reason.as_ref()),
-            self.arguments.as_ref().map(Json::text),
-            self.arguments_digest,
-            self.plan_id.as_ref().map(PlanId::as_str),
-            self.plan_hash,
-            self.approval.as_ref().map(Json::text),
-            self.code.as_ref(),
-            self.duration_us,
-            self.result_digest,
-            self.detail.as_ref().map(Json::text),
-            self.prev_hash,
-            self.hash,
+    /// The row as the statement takes it.
+    pub(crate) fn into_cells(self) -> Vec<Cell> {
+        fn text<T: Into<String>>(id: Option<T>) -> Cell {
+            id.map_or(Cell::Null, |id| Cell::Text(id.into()))
+        }
+        fn word(word: Option<&'static str>) -> Cell {
+            word.map_or(Cell::Null, Cell::Word)
+        }
+        let json = |json: Option<Json>| json.map_or(Cell::Null, |json| Cell::Text(json.0));
+        let (operation, sensitivity, reason) = match self.intent {
+            Some(intent) => (
+                Some(intent.operation_type.as_str()),
+                intent.data_sensitivity.map(|word| word.as_str()),
+                intent.reason,
+            ),
+            None => (None, None, None),
+        };
+        vec![
+            Cell::Text(self.writer.into()),
+            self.sequence.into(),
+            self.version.into(),
+            Cell::Text(self.id.into()),
+            self.time.into(),
+            Cell::Word(self.kind.as_str()),
+            Cell::Word(self.status.as_str()),
+            text(self.principal),
+            word(self.role.map(Role::as_str)),
+            text(self.session),
+            word(self.source.map(Source::as_str)),
+            text(self.upstream),
+            text(self.tool),
+            word(self.variant.map(Variant::as_str)),
+            word(self.effect.map(Effect::as_str)),
+            word(self.mode.map(Mode::as_str)),
+            word(operation),
+            word(sensitivity),
+            text(reason),
+            json(self.arguments),
+            self.arguments_digest.into(),
+            text(self.plan_id),
+            self.plan_hash.into(),
+            json(self.approval),
+            text(self.code),
+            self.duration_us.into(),
+            self.result_digest.into(),
+            json(self.detail),
+            self.prev_hash.into(),
+            self.hash.into(),
         ]
-        .to_vec()
     }
 }
 
@@ -305,39 +316,6 @@ fn decode_json(found: &mut Found) -> Result<Option<Json>, StoreFault> {
     match serde_json::from_str::<&RawValue>(&text) {
         Ok(_) => Ok(Some(Json(text))),
         Err(_) => Err(StoreFault::corrupt("kept JSON is not one value")),
-    }
-}
-
-#[derive(Default)]
-struct Members(String);
-
-impl Members {
-    fn raw(&mut self, name: &str, value: Option<&str>) {
-        let Some(value) = value else { return };
-        self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.0.push('"');
-        self.0.push_str(name);
-        self.0.push_str("\":");
-        self.0.push_str(value);
-    }
-    fn text(&mut self, name: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.raw(name, Some(&canonical::to_string(&Value::String(value.to_owned()))));
-        }
-    }
-    fn number(&mut self, name: &str, value: Option<u64>) {
-        if let Some(value) = value {
-            self.raw(name, Some(&value.to_string()));
-        }
-    }
-    fn digest(&mut self, name: &str, value: Option<Digest>) {
-        if let Some(value) = value {
-            self.raw(name, Some(&format!("\"{value}\"")));
-        }
-    }
-    fn end(mut self) -> String {
-        self.0.push('}');
-        self.0
     }
 }
 

@@ -103,11 +103,11 @@ impl Chain {
     }
 
     /// Writes the rows and the new end.
-    pub(crate) fn flush(&self, engine: &mut dyn Engine) -> Result<(), StoreFault> {
+    pub(crate) fn flush(&mut self, engine: &mut dyn Engine) -> Result<(), StoreFault> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let rows: Vec<Vec<Cell>> = self.rows.iter().map(Row::cells).collect();
+        let rows: Vec<Vec<Cell>> = self.rows.drain(..).map(Row::into_cells).collect();
         engine.execute_all(&insert_sql(), &rows)?;
         let clock = self.high_water.max(self.seen).unwrap_or_default();
         engine.execute(

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicU8;
-use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
 use countersign_core::ids::LedgerId;
@@ -98,7 +97,7 @@ impl Engine for Told {
 
 /// A writer on a database that does as it is told.
 struct Desk {
-    queue: Option<Sender<Box<dyn Deed>>>,
+    queue: Queue,
     next: Arc<AtomicU8>,
     places: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
@@ -112,7 +111,7 @@ impl Desk {
         let home = Arc::new(ToldHome { home, next: Arc::clone(&next) });
         let mut engine = home.writer("i").unwrap();
         crate::migrate::migrate(engine.as_mut(), Timestamp::UNIX_EPOCH).unwrap();
-        let (queue, work) = mpsc::channel();
+        let (queue, work) = queue();
         let writer = Writer {
             queue: work,
             home,
@@ -131,7 +130,7 @@ impl Desk {
         };
         let thread = std::thread::spawn(move || writer.run());
         let places = Arc::new(Semaphore::new(8));
-        Self { queue: Some(queue), next, places, thread: Some(thread), appended: 0 }
+        Self { queue, next, places, thread: Some(thread), appended: 0 }
     }
 
     fn append(&mut self, next: u8) -> Result<(), StoreFault> {
@@ -144,7 +143,7 @@ impl Desk {
             tx.append(&entry, id.clone(), Timestamp::UNIX_EPOCH);
             Ok(())
         });
-        self.queue.as_ref().unwrap().send(deed).map_err(drop).unwrap();
+        assert!(self.queue.push(deed));
         answer.blocking_recv().unwrap()
     }
 
@@ -158,7 +157,7 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        self.queue.take();
+        self.queue.close();
         self.thread.take().unwrap().join().unwrap();
     }
 }

@@ -104,7 +104,7 @@ pub(crate) async fn redeem_all(how: &str) {
                         match store.open(permit, at(1)).await {
                             Ok(_) => won.push(token(number)),
                             Err(OpenRefused::NotSpendable { .. }) => {}
-                            Err(OpenRefused::Fault(fault)) => panic!("{}", fault.inside()),
+                            Err(OpenRefused::Fault(fault, _)) => panic!("{}", fault.inside()),
                         }
                     }
                 }
