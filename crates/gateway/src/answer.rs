@@ -66,7 +66,7 @@ pub fn tool_result(envelope: &Envelope) -> Raw {
 }
 
 /// The upstream's result with our facts in its `_meta`; every other byte stays as it was.
-pub fn with_meta(result: Raw, facts: &Map<String, Value>) -> Raw {
+pub fn with_meta<T: serde::Serialize>(result: Raw, facts: &T) -> Raw {
     let facts = raw::to_raw(facts);
     raw::set_in(&result, "_meta", "countersign", &facts).unwrap_or(result)
 }
@@ -80,7 +80,7 @@ mod tests {
         let text = r#"{"content":[],"x":12345678901234567890123,"_meta":{"a" : 1}}"#;
         let result = raw::from_text(text).unwrap();
         let facts = json!({"ledger_id": "L"});
-        let got = with_meta(result, facts.as_object().unwrap());
+        let got = with_meta(result, &facts);
         assert!(got.get().contains(r#""x":12345678901234567890123"#), "{got}");
         assert!(got.get().contains(r#""a" : 1"#), "{got}");
         assert!(got.get().contains(r#""countersign":{"ledger_id":"L"}"#), "{got}");

@@ -8,13 +8,13 @@ mod page;
 mod run;
 pub mod series;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use countersign_core::call::{Arguments, Call, Caller, Standing};
 use countersign_core::confirm::{Brought, Held, Need};
-use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
-use countersign_core::gate::{self, Refused, Snapshot, Verdict, Writes, token_digest};
+use countersign_core::gate::{self, Permit, Refused, Snapshot, Verdict, Writes, token_digest};
 use countersign_core::grant::Grant;
 use countersign_core::ids::FullName;
 use countersign_core::mode::Mode;
@@ -85,18 +85,26 @@ fn filled(house: &House, name: &FullName, arguments: Arguments) -> Arguments {
 async fn standing(house: &Arc<House>, name: &FullName, brought: &Brought) -> Standing {
     if let Some(keeper) = house.keeper() {
         if brought.is_phase_two() {
-            keeper.relist(&name.upstream).await;
+            Box::pin(keeper.relist(&name.upstream)).await;
         } else if house.catalog.load().get(name).is_some_and(|listed| !listed.is_accepted()) {
-            keeper.recheck(&name.upstream).await;
+            Box::pin(keeper.recheck(&name.upstream)).await;
         }
     }
     house.standing(name)
 }
 
+/// What the gate said.
+enum Judged {
+    /// It may run.
+    Go(Box<Permit>),
+    /// Anything else.
+    Other(Box<Verdict>),
+}
+
 /// The state of the world the gate looks at besides law and catalogue.
 struct World {
     session_mode: Option<Mode>,
-    held: Option<Held>,
+    held: Option<Box<Held>>,
     grants: Vec<Grant>,
     writes: Writes,
 }
@@ -104,30 +112,43 @@ struct World {
 impl Conduct<'_> {
     async fn go(&self, call: Call) -> Answer {
         let law = self.house.law.load_full();
-        let verdict = match trace::part("gate", self.ruled(call, &law)).await {
-            Ok(verdict) => verdict,
+        let judged = trace::part("gate", pin!(self.judged(call, &law))).await;
+        match judged {
+            Ok(Judged::Go(permit)) => self.run(permit).await,
+            // The rarer ways lie elsewhere: otherwise every read would carry the room they need.
+            Ok(Judged::Other(verdict)) => Box::pin(self.otherwise(*verdict, &law)).await,
             // What can't be looked up can't be judged: closed.
-            Err(fault) => return self.refuse_unlogged(&fault.refusal()),
-        };
-        match verdict {
-            Verdict::Go(permit) => self.run(permit).await,
-            Verdict::Redeem(redemption) => self.redeem(redemption).await,
-            Verdict::Hold(draft) => self.hold(draft, &law).await,
-            Verdict::Preview(draft) => self.show_preview(draft).await,
-            Verdict::Explain(explanation) => self.explain(explanation).await,
-            Verdict::Refuse(refused) => self.refuse_by_mode(refused).await,
+            Err(fault) => self.refuse_unlogged(&fault.refusal()),
         }
     }
 
     /// Looks at the world, then judges.
-    async fn ruled(&self, mut call: Call, law: &Law) -> Result<Verdict, StoreFault> {
+    async fn judged(&self, mut call: Call, law: &Law) -> Result<Judged, StoreFault> {
         let world = self.look(&call).await?;
         // After the plan: a change found only now ends it as `tool_changed`, not as one that somebody cancelled.
         call.standing = standing(self.house, &call.name, &call.brought).await;
         let is_known = self.house.catalog.load().get(&call.name).is_some();
         let verdict = self.judge(call, law, &world);
         trace::judged(&verdict, is_known);
-        Ok(verdict)
+        Ok(match verdict {
+            Verdict::Go(permit) => Judged::Go(Box::new(permit)),
+            other @ (Verdict::Redeem(_)
+            | Verdict::Hold(_)
+            | Verdict::Preview(_)
+            | Verdict::Explain(_)
+            | Verdict::Refuse(_)) => Judged::Other(Box::new(other)),
+        })
+    }
+
+    async fn otherwise(&self, verdict: Verdict, law: &Law) -> Answer {
+        match verdict {
+            Verdict::Go(permit) => self.run(Box::new(permit)).await,
+            Verdict::Redeem(redemption) => self.redeem(redemption).await,
+            Verdict::Hold(draft) => self.hold(draft, law).await,
+            Verdict::Preview(draft) => self.show_preview(draft).await,
+            Verdict::Explain(explanation) => self.explain(explanation).await,
+            Verdict::Refuse(refused) => self.refuse_by_mode(refused).await,
+        }
     }
 
     /// A refusal; one about the mode comes with what can be done instead.
@@ -156,7 +177,7 @@ impl Conduct<'_> {
             strictness: law.strictness,
             configured_mode: law.mode,
             session_mode: world.session_mode,
-            held: world.held.as_ref(),
+            held: world.held.as_deref(),
             grants: &world.grants,
             usage: &self.house.usage,
             writes: world.writes,
@@ -175,15 +196,16 @@ impl Conduct<'_> {
         let (store, principal) = (&self.house.store, &call.caller.principal);
         let session_mode = self.house.session_mode(&call.caller).await?;
         let held = match &call.brought.token {
-            Some(token) => store.held(token_digest(token)).await?,
+            Some(token) => Box::pin(store.held(token_digest(token))).await?.map(Box::new),
             None => None,
         };
         let plain = self.house.catalog.load().get(&call.name).is_some_and(|listed| listed.is_plain_read());
         if plain {
             return Ok(World { session_mode, held, grants: Vec::new(), writes: Writes::Open });
         }
-        let grants = store.grants_covering(principal, &call.name, self.house.now()).await?;
-        let writes = if store.paused(principal).await?.is_some() { Writes::Paused } else { Writes::Open };
+        let grants = Box::pin(store.grants_covering(principal, &call.name, self.house.now())).await?;
+        let paused = Box::pin(store.paused(principal)).await?.is_some();
+        let writes = if paused { Writes::Paused } else { Writes::Open };
         Ok(World { session_mode, held, grants, writes })
     }
 
@@ -211,22 +233,13 @@ impl Conduct<'_> {
 }
 
 /// `_meta["countersign"]` of a result that ran.
-fn facts(
-    plan: Option<&str>,
-    ledger: &str,
-    effect: Effect,
-    mode: Mode,
-    warnings: &[String],
-) -> serde_json::Map<String, Value> {
-    let mut facts = serde_json::Map::new();
-    if let Some(plan) = plan {
-        facts.insert("plan_id".into(), plan.into());
-    }
-    facts.insert("ledger_id".into(), ledger.into());
-    facts.insert("effect".into(), effect.as_str().into());
-    facts.insert("mode".into(), mode.as_str().into());
-    if !warnings.is_empty() {
-        facts.insert("warnings".into(), warnings.into());
-    }
-    facts
+#[derive(serde::Serialize)]
+struct Facts<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan_id: Option<&'a str>,
+    ledger_id: &'a str,
+    effect: &'static str,
+    mode: &'static str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
 }

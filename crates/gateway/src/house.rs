@@ -1,9 +1,9 @@
 //! The house: what all lines share. Law and catalogue are snapshots swapped whole; modes belong to a principal's session;
 //! nothing here decides, it only has at hand what `conduct` needs.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use countersign_core::call::{Caller, Standing};
@@ -20,6 +20,7 @@ use crate::catalog::Catalog;
 use crate::law::Law;
 use crate::limits::Windows;
 use crate::metrics::Metrics;
+use crate::modes::Modes;
 use crate::relist::Keeper;
 use crate::runs::Runs;
 use crate::schema::Schemas;
@@ -55,7 +56,7 @@ pub struct House {
     pub metrics: Metrics,
     /// Room for notices under way.
     pub notices: Arc<Semaphore>,
-    modes: Mutex<HashMap<(PrincipalId, SessionId), Mode>>,
+    modes: Mutex<Modes>,
     decided: broadcast::Sender<Option<PlanId>>,
     settled: watch::Sender<bool>,
     keeper: OnceLock<Weak<Keeper>>,
@@ -79,7 +80,7 @@ impl House {
             finished: Finished::default(),
             metrics: Metrics::default(),
             notices: crate::notify::room(),
-            modes: Mutex::new(HashMap::new()),
+            modes: Mutex::default(),
             decided: broadcast::channel(256).0,
             settled: watch::Sender::new(false),
             keeper: OnceLock::new(),
@@ -96,16 +97,17 @@ impl House {
 
     /// What `set_mode` left on the caller's session.
     pub async fn session_mode(&self, caller: &Caller) -> Result<Option<Mode>, StoreFault> {
-        let key = (caller.principal.clone(), caller.session.clone());
-        let shared = self.store.shared() == Shared::Yes;
         // Another replica may have set it a moment ago, and its word counts here at once.
-        if !shared && let Some(mode) = self.modes.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(Some(*mode));
+        let shared = self.store.shared() == Shared::Yes;
+        let key = (caller.principal.clone(), caller.session.clone());
+        if !shared && let Some(mode) = self.modes().find(&key) {
+            return Ok(mode);
         }
-        let stored =
-            self.store.session(&caller.principal, &caller.session).await?.and_then(|session| session.mode);
-        if !shared && let Some(mode) = stored {
-            self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
+        let asked = Instant::now();
+        let stored = Box::pin(self.store.session(&caller.principal, &caller.session)).await?;
+        let stored = stored.and_then(|session| session.mode);
+        if !shared {
+            self.modes().found(key, stored, asked);
         }
         Ok(stored)
     }
@@ -121,9 +123,13 @@ impl House {
         self.store.set_mode(&setter, mode, self.now()).await?;
         let key = (caller.principal.clone(), caller.session.clone());
         if self.store.shared() == Shared::No {
-            self.modes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, mode);
+            self.modes().set(key, mode);
         }
         Ok(())
+    }
+
+    fn modes(&self) -> MutexGuard<'_, Modes> {
+        self.modes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A plan as it stands now: one whose time ran out is closed first.

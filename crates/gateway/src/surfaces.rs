@@ -89,22 +89,22 @@ pub async fn call(
     if let Some(variant) = definitions::variant(&name) {
         return match surface {
             Surface::Router => router(house, ctx, caller, variant, params).await.into_reply(),
-            Surface::Direct => unknown(house, caller, &name, params).await,
+            Surface::Direct => Box::pin(unknown(house, caller, &name, params)).await,
         };
     }
     if name == cards::answer::NAME
         && Cards::of(ctx) == Cards::Shown
         && house.catalog.load().by_direct_name(&name).is_none()
     {
-        return cards::answer::call(house, caller, params).await.into_reply();
+        return Box::pin(cards::answer::call(house, caller, params)).await.into_reply();
     }
     let bare = surface == Surface::Direct && house.catalog.load().is_bare();
     if let Some(own) = own::meant(house, &name).filter(|_| !bare) {
         trace::about(own);
-        return own::call(house, ctx, caller, surface, own, params).await.into_reply();
+        return Box::pin(own::call(house, ctx, caller, surface, own, params)).await.into_reply();
     }
     match surface {
-        Surface::Router => unknown(house, caller, &name, params).await,
+        Surface::Router => Box::pin(unknown(house, caller, &name, params)).await,
         Surface::Direct => direct(house, ctx, caller, &name, params).await,
     }
 }
@@ -120,7 +120,9 @@ async fn router(
         Ok(asked) => conduct(house, ctx, caller, asked).await,
         Err((name, refusal)) => {
             let tool = name.unwrap_or_else(|| FullName::new("", variant.call_tool()));
-            refuse_unread(house, &caller, tool, Some(variant), variant.call_tool(), refusal, params).await
+            let refused =
+                refuse_unread(house, &caller, tool, Some(variant), variant.call_tool(), refusal, params);
+            Box::pin(refused).await
         }
     }
 }
@@ -130,12 +132,15 @@ async fn direct(house: &Arc<House>, ctx: &Ctx, caller: Caller, name: &str, param
         let previews = crate::preview_argument(&listed.tool);
         (listed.tool.full_name(), previews)
     });
-    let Some((full_name, previews)) = found else { return unknown(house, caller, name, params).await };
+    let Some((full_name, previews)) = found else {
+        return Box::pin(unknown(house, caller, name, params)).await;
+    };
     match Asked::direct(full_name.clone(), previews, params) {
         Ok(asked) => conduct(house, ctx, caller, asked).await.into_reply(),
         Err(refusal) => {
             let command = full_name.to_string();
-            refuse_unread(house, &caller, full_name, None, &command, refusal, params).await.into_reply()
+            let refused = refuse_unread(house, &caller, full_name, None, &command, refusal, params);
+            Box::pin(refused).await.into_reply()
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign_core::gate::Verdict;
@@ -188,7 +189,8 @@ pub async fn own<T>(
     HERE.scope(Here { part: Arc::clone(&request), request }, work).await
 }
 
-/// A part of the request that is under way.
+/// A part of the request that is under way. What takes room is handed over pinned: a future that is handed on whole stands in
+/// each of the futures it goes through, more than once.
 pub async fn part<T>(name: &'static str, work: impl Future<Output = T>) -> T {
     within(name, Side::Inside, work).await
 }
@@ -225,7 +227,7 @@ where
         });
         answer
     };
-    within(name, Side::Sent, doing).await
+    within(name, Side::Sent, pin!(doing)).await
 }
 
 fn fault_of(answer: &Result<Raw, UpstreamFault>) -> Option<Cow<'static, str>> {

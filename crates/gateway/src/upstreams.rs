@@ -90,7 +90,7 @@ impl Talk {
     /// What passes between a client's request and an upstream: progress, log lines, the client's own capabilities, and
     /// questions. Where both are of the stateless era questions pass as they are; everywhere else they are bridged.
     pub fn between(ctx: &Ctx, upstream: &dyn Upstream, wait: Duration) -> Self {
-        let both_modern = ctx.era() == Era::Modern && upstream.health().era == Some("modern");
+        let both_modern = ctx.era() == Era::Modern && upstream.era() == Some("modern");
         let questions =
             if both_modern { Questions::PassThrough } else { Questions::Bridge(Arc::new(ctx.clone())) };
         let client = ctx.client();
@@ -224,6 +224,11 @@ pub trait Upstream: Send + Sync {
 
     /// How it is.
     fn health(&self) -> Health;
+
+    /// The era it speaks, once known: asked with every call, so it takes no look at the rest of its health.
+    fn era(&self) -> Option<&'static str> {
+        self.health().era
+    }
 
     /// Ends it; a child and everything it started are gone when this returns.
     fn close(&self) -> Later<'_, ()>;

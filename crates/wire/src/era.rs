@@ -139,16 +139,16 @@ pub fn of_opening(request: &Request) -> Option<Era> {
 
 /// Checks what every modern request must carry.
 pub fn check_modern_meta(params: Option<&RawValue>) -> Result<(), RpcError> {
-    let meta = params.and_then(|params| raw::get(params, "_meta"));
-    let member = |name| meta.and_then(|meta| raw::get(meta, name));
-    let Some(version) = member(key::PROTOCOL_VERSION).and_then(|v| raw::text_of_string(v.get())) else {
+    let meta = params.and_then(|params| raw::get_text(params.get(), "_meta"));
+    let member = |name| meta.and_then(|meta| raw::get_text(meta, name));
+    let Some(version) = member(key::PROTOCOL_VERSION).and_then(raw::text_of_string) else {
         return Err(missing(key::PROTOCOL_VERSION));
     };
     if Version::parse(&version).map(Version::era) != Some(Era::Modern) {
         return Err(unsupported_version(&version));
     }
     match member(key::CLIENT_CAPABILITIES) {
-        Some(capabilities) if raw::is_object(capabilities) => Ok(()),
+        Some(capabilities) if capabilities.starts_with('{') => Ok(()),
         _ => Err(missing(key::CLIENT_CAPABILITIES)),
     }
 }

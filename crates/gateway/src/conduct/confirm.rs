@@ -210,7 +210,7 @@ impl Conduct<'_> {
             },
         };
         match redemption.settle(fresh.as_ref()) {
-            Ok(permit) => self.run(permit).await,
+            Ok(permit) => self.run(Box::new(permit)).await,
             Err(refused) => self.refuse(refused).await,
         }
     }
@@ -230,7 +230,13 @@ impl Conduct<'_> {
         let rows = self.house.store.activity(filter).await.ok()?.rows;
         let ended = |row: &&Row| matches!(row.status, RowStatus::Success | RowStatus::Error);
         let ledger = rows.iter().find(ended).map(|row| row.id.as_str().to_owned()).unwrap_or_default();
-        let facts = super::facts(Some(id.as_str()), &ledger, row.plan.effect, Mode::Execute, &[]);
+        let facts = super::Facts {
+            plan_id: Some(id.as_str()),
+            ledger_id: &ledger,
+            effect: row.plan.effect.as_str(),
+            mode: Mode::Execute.as_str(),
+            warnings: &[],
+        };
         Some(Answer::Upstream(crate::answer::with_meta(result, &facts)))
     }
 

@@ -1,19 +1,21 @@
 //! Running what may run: the row first, then the upstream, then the outcome. Nothing is sent twice.
 
+use std::pin::pin;
 use std::time::Instant;
 
 use countersign_core::digest::{Digest, Domain};
 use countersign_core::duration::Rate;
 use countersign_core::effect::Effect;
 use countersign_core::gate::{Permit, Refused, over_limit};
-use countersign_core::record::{CallRecord, RowStatus};
+use countersign_core::ids::PlanId;
+use countersign_core::record::RowStatus;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::rules::RuleName;
 use countersign_store::{Ended, OpenRefused, Opened, Outcome};
 use countersign_wire::fault::Sent;
 use countersign_wire::raw::{self, Raw};
 
-use super::{Conduct, facts};
+use super::{Conduct, Facts};
 use crate::answer::{Answer, with_meta};
 use crate::cards::{self, Cards};
 use crate::trace;
@@ -24,21 +26,22 @@ const KEPT_RESULT: usize = 256 << 10;
 
 impl Conduct<'_> {
     /// Writes the row, sends the call, writes the outcome, answers.
-    pub(super) async fn run(&self, permit: Permit) -> Answer {
+    pub(super) async fn run(&self, permit: Box<Permit>) -> Answer {
         self.perform(permit).await.0
     }
 
     /// The same, with how it ended. What could not be opened has failed.
-    pub(super) async fn perform(&self, permit: Permit) -> (Answer, Ended) {
-        let record = permit.record().clone();
+    pub(super) async fn perform(&self, permit: Box<Permit>) -> (Answer, Ended) {
         if let Err(refusal) = self.take(permit.limit()) {
-            return (self.refuse(Refused { refusal, record }).await, Ended::Error);
+            let refused = Refused { refusal, record: permit.record().clone() };
+            return (Box::pin(self.refuse(refused)).await, Ended::Error);
         }
-        let opened = match trace::part("ledger", self.house.store.open(permit, self.house.now())).await {
+        let opened = trace::part("ledger", pin!(self.house.store.open(permit, self.house.now()))).await;
+        let opened = match opened {
             Ok(opened) => opened,
-            Err(refused) => return (self.not_opened(&refused, record).await, Ended::Error),
+            Err(refused) => return (Box::pin(self.not_opened(refused)).await, Ended::Error),
         };
-        if let Some(plan) = &record.plan_id {
+        if let Some(plan) = &opened.permit().record().plan_id {
             self.house.announce(plan.clone());
         }
         let start = Instant::now();
@@ -48,11 +51,11 @@ impl Conduct<'_> {
     }
 
     /// A permit that could not be used. What was spent meanwhile has its row from the store already.
-    pub(super) async fn not_opened(&self, refused: &OpenRefused, record: CallRecord) -> Answer {
+    pub(super) async fn not_opened(&self, refused: OpenRefused) -> Answer {
         let refusal = refused.refusal();
         match refused {
             OpenRefused::NotSpendable { .. } => self.refuse_unlogged(&refusal),
-            OpenRefused::Fault(_) => self.refuse(Refused { refusal, record }).await,
+            OpenRefused::Fault(_, record) => self.refuse(Refused { refusal, record: *record }).await,
         }
     }
 
@@ -117,7 +120,7 @@ impl Conduct<'_> {
         let (effect, mode) = (permit.effect(), permit.mode());
         let (warnings, plan) = (permit.warnings().to_vec(), permit.record().plan_id.clone());
         let name = permit.record().tool.to_string();
-        let outcome = outcome(effect, &sent, duration_us);
+        let outcome = outcome(effect, &sent, duration_us, plan.as_ref());
         let ended = outcome.status;
         self.house.metrics.took(duration_us);
         self.house.metrics.call(
@@ -128,7 +131,8 @@ impl Conduct<'_> {
             },
         );
         let closing = self.house.store.close(opened, outcome, self.house.now());
-        let ledger = match trace::part("ledger", closing).await {
+        let closed = trace::part("ledger", pin!(closing)).await;
+        let ledger = match closed {
             Ok(ledger) => ledger.as_str().to_owned(),
             Err(fault) => {
                 tracing::error!(
@@ -143,7 +147,13 @@ impl Conduct<'_> {
         if let Some(plan) = &plan {
             self.house.announce(plan.clone());
         }
-        let facts = facts(plan.as_ref().map(|plan| plan.as_str()), &ledger, effect, mode, &warnings);
+        let facts = Facts {
+            plan_id: plan.as_ref().map(PlanId::as_str),
+            ledger_id: &ledger,
+            effect: effect.as_str(),
+            mode: mode.as_str(),
+            warnings: &warnings,
+        };
         let answer = match sent {
             Ok(result) => Answer::Upstream(self.for_card(with_meta(result, &facts), &name, effect)),
             Err(UpstreamFault::Rpc(error)) => Answer::Rpc(error),
@@ -178,10 +188,16 @@ fn router_rest(params: &serde_json::value::RawValue) -> Option<Raw> {
     raw::set(&raw::empty_object(), "_meta", meta)
 }
 
-fn outcome(effect: Effect, sent: &Result<Raw, UpstreamFault>, duration_us: u64) -> Outcome {
+/// What came of it; the result itself is kept with a plan only.
+fn outcome(
+    effect: Effect,
+    sent: &Result<Raw, UpstreamFault>,
+    duration_us: u64,
+    plan: Option<&PlanId>,
+) -> Outcome {
     let (status, code, result) = match sent {
         Ok(result) => {
-            let failed = raw::get(result, "isError").is_some_and(|flag| flag.get() == "true");
+            let failed = raw::get_text(result.get(), "isError") == Some("true");
             let status = if failed { Ended::Error } else { Ended::Success };
             (status, None, Some(result))
         }
@@ -197,7 +213,7 @@ fn outcome(effect: Effect, sent: &Result<Raw, UpstreamFault>, duration_us: u64) 
         duration_us,
         result_digest: result.map(|result| Digest::of(Domain::Outcome, result.get().as_bytes())),
         result: result
-            .filter(|result| result.get().len() <= KEPT_RESULT)
+            .filter(|result| plan.is_some() && result.get().len() <= KEPT_RESULT)
             .map(|result| result.get().to_owned()),
     }
 }

@@ -278,10 +278,9 @@ impl Conduct<'_> {
     /// Opens the whole, which spends the token; then one step after the other, until one fails.
     async fn run_steps(&self, plan: &Plan, permits: SeriesPermits) -> Answer {
         let SeriesPermits { whole, steps } = permits;
-        let record = whole.record().clone();
         let opened = match self.house.store.open(whole, self.house.now()).await {
             Ok(opened) => opened,
-            Err(refused) => return self.not_opened(&refused, record).await,
+            Err(refused) => return self.not_opened(refused).await,
         };
         self.house.announce(plan.id.clone());
         let start = Instant::now();
@@ -290,7 +289,7 @@ impl Conduct<'_> {
         for (permit, step) in steps.into_iter().zip(&plan.steps) {
             let mut line = json!({"step": told.len() + 1, "tool": step.tool.to_string(), "state": "not_run"});
             if ended == Ended::Success {
-                let (answer, how) = self.perform(permit).await;
+                let (answer, how) = self.perform(Box::new(permit)).await;
                 ended = how;
                 let state = if how == Ended::Success { "done" } else { "failed" };
                 if let Some(members) = line.as_object_mut() {

@@ -271,6 +271,10 @@ impl Upstream for McpUpstream {
         health
     }
 
+    fn era(&self) -> Option<&'static str> {
+        self.keep.era()
+    }
+
     fn close(&self) -> Later<'_, ()> {
         Box::pin(self.keep.close())
     }

@@ -150,8 +150,9 @@ impl<S: Service> Front<S> {
             (Era::Legacy, "server/discover" | "subscriptions/listen") => {
                 Err(RpcError::method_not_found(&request.method))
             }
-            (Era::Modern, "server/discover") => Ok(self.discover_result(&session).await),
-            (Era::Modern, "subscriptions/listen") => self.listen(&ctx, live, &request).await,
+            // Boxed, so that a call does not carry the room that these need.
+            (Era::Modern, "server/discover") => Ok(Box::pin(self.discover_result(&session)).await),
+            (Era::Modern, "subscriptions/listen") => Box::pin(self.listen(&ctx, live, &request)).await,
             (Era::Modern, method) if era::is_legacy_only(method) => Err(RpcError::method_not_found(method)),
             (Era::Legacy | Era::Modern, _) => {
                 // Held while the request runs: a flood of one client waits here, not in the service.

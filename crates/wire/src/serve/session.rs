@@ -87,8 +87,8 @@ impl Client {
 
     /// From the `_meta` of a modern request.
     pub(crate) fn of_meta(params: Option<&RawValue>) -> Self {
-        let meta = params.and_then(|params| raw::get(params, "_meta"));
-        let member = |name| meta.and_then(|meta| raw::get(meta, name)).map(ToOwned::to_owned);
+        let meta = params.and_then(|params| raw::get_text(params.get(), "_meta"));
+        let member = |name| meta.and_then(|meta| raw::get_text(meta, name)).and_then(raw::from_text);
         Self { info: member(key::CLIENT_INFO), capabilities: member(key::CLIENT_CAPABILITIES) }
     }
 }

@@ -48,6 +48,15 @@ struct Facts {
     capabilities: Raw,
 }
 
+impl Facts {
+    fn era(&self) -> &'static str {
+        match self.era {
+            Era::Legacy => "legacy",
+            Era::Modern => "modern",
+        }
+    }
+}
+
 struct Held {
     state: State,
     /// How often it was started, and how often in a row that or its life failed.
@@ -294,6 +303,11 @@ impl Keep {
         self.with(|held| held.facts.as_ref().map(|facts| facts.capabilities.clone()))
     }
 
+    /// The era it speaks, once known.
+    pub(super) fn era(&self) -> Option<&'static str> {
+        self.with(|held| held.facts.as_ref().map(Facts::era))
+    }
+
     /// How it is; durations are not known here.
     pub(super) fn health(&self) -> Health {
         self.with(|held| {
@@ -310,10 +324,7 @@ impl Keep {
             Health {
                 condition,
                 restarts: u32::try_from(held.starts.saturating_sub(1)).unwrap_or(u32::MAX),
-                era: facts.map(|facts| match facts.era {
-                    Era::Legacy => "legacy",
-                    Era::Modern => "modern",
-                }),
+                era: facts.map(Facts::era),
                 version: facts.map(|facts| facts.version.to_owned()),
                 server_info: facts.and_then(|facts| facts.server_info.clone()),
                 stderr_tail: crate::escape::visible(&stderr),
