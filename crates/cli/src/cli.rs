@@ -116,7 +116,7 @@ pub(crate) enum Command {
     Token(Token),
     /// Serve the gateway to agent hosts
     #[command(
-        after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work"
+        after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work\n\nOTEL_EXPORTER_OTLP_ENDPOINT names an OpenTelemetry collector for traces and metrics (docs/guide/telemetry.md)."
     )]
     Serve(Serve),
     /// Open the desk in your browser, signed in

@@ -24,7 +24,7 @@ use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file;
 use crate::environment;
-use crate::hosts::{self, Broken, Ground, Host, Ours, Place, Scope};
+use crate::hosts::{self, Broken, Entry, Ground, Host, Ours, Place, Scope};
 use crate::line_ends::with_line_ends;
 use crate::output::{BOLD, DIM, Format, GOOD, Voice, WARN, paint, plural, visible};
 use crate::person::{ask, diff};
@@ -345,6 +345,13 @@ fn ground(args: &Init) -> Result<Ground, Trouble> {
     let project =
         fs::canonicalize(&project).map_err(|error| unreadable(&project, &config_file::why(&error)))?;
     Ground::here(project).ok_or_else(none)
+}
+
+/// Which servers of a file would stay there, by their names, and why.
+pub(crate) fn staying(place: &Place, entries: &[Entry], home: &Path) -> Vec<(String, String)> {
+    let read = Read { place: place.clone(), text: None, entries: entries.to_vec() };
+    let import = Import::gather(&[read], &DocumentMut::new(), home, &environment::variable);
+    import.left.into_iter().map(|left| (left.name, left.why)).collect()
 }
 
 /// Every file that is there, or was named by its host; those that can't be understood apart.

@@ -121,12 +121,19 @@ fn what_goes_around_us_what_is_broken_and_what_can_be_mended() {
         r#"{"mcpServers":{"files":{"command":"npx"},"countersign":{"command":"countersign"}}}"#,
     );
     put(&world.home().join(".gemini/settings.json"), "{\n oops");
+    put(
+        &world.home().join(".config/Code/User/mcp.json"),
+        r#"{"servers":{"ask":{"url":"https://a.example/mcp","headers":{"X":"${input:tok}"}}}}"#,
+    );
     let key = world.home().join(".config/countersign/keyring/a.TOKEN");
     put(&key, "s3cret");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let (code, found) = checks(&world, &[]);
     assert_eq!(code, Some(1));
     assert_eq!(find(&found, "goes around countersign: files")["fix"], "countersign init --host cursor");
+    // What `init` would leave where it is gets no fix that would not help.
+    let asks = find(&found, "`ask` goes around countersign: it asks for `input:tok`");
+    assert_eq!(asks["fix"], "change that, then countersign init --host vscode");
     assert_eq!(find(&found, "settings.json): line 2")["state"], "bad");
     assert_eq!(find(&found, "others may read")["state"], "bad");
     assert_eq!(find(&found, "`gone` does not answer")["fix"], "countersign upstreams test gone");

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::Doctor;
 use super::check::{Check, State};
+use crate::commands::init::staying;
 use crate::config_file;
-use crate::hosts::{self, Ground, Host, Kind, Place, unsafe_settings};
+use crate::hosts::{self, Entry, Ground, Host, Kind, Place, unsafe_settings};
 
 const AREA: &str = "hosts";
 
@@ -68,23 +69,23 @@ fn one(place: &Place, ground: &Ground, checks: &mut Vec<Check>) {
         }
     };
     let ours = entries.iter().any(|entry| entry.kind == Kind::Countersign);
-    let around: Vec<&str> = entries
-        .iter()
-        .filter(|entry| matches!(entry.kind, Kind::Server(_)))
-        .map(|entry| entry.name.as_str())
-        .collect();
-    let foreign = entries.iter().filter_map(|entry| match &entry.kind {
-        Kind::Foreign(why) => Some((entry.name.as_str(), why.as_str())),
-        Kind::Server(_) | Kind::Countersign | Kind::Disabled => None,
-    });
-    for (name, why) in foreign {
-        checks.push(Check::new(
-            AREA,
-            State::Look,
-            format!("{title}: `{name}` goes around countersign: {why}"),
-        ));
-    }
     let fix = format!("countersign init --host {}", place.host.word());
+    let staying = staying(place, &entries, &ground.home);
+    let why =
+        |entry: &Entry| staying.iter().find(|(name, _)| *name == entry.name).map(|(_, why)| why.as_str());
+    let mut around = Vec::new();
+    for entry in &entries {
+        let said = |why: &str| format!("{title}: `{}` goes around countersign: {why}", entry.name);
+        match (&entry.kind, why(entry)) {
+            (Kind::Server(_), None) => around.push(entry.name.as_str()),
+            // What `init` would leave there is no fix as long as that stands in its way.
+            (Kind::Server(_), Some(why)) => {
+                checks.push(Check::new(AREA, State::Bad, said(why)).fix(format!("change that, then {fix}")));
+            }
+            (Kind::Foreign(why), _) => checks.push(Check::new(AREA, State::Look, said(why))),
+            (Kind::Countersign | Kind::Disabled, _) => {}
+        }
+    }
     if !around.is_empty() {
         let message = format!("{title}: goes around countersign: {}", around.join(", "));
         checks.push(Check::new(AREA, State::Bad, message).fix(fix));
