@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const HEARING_LOOK: Duration = Duration::from_secs(5);
 
 /// How often a waiting client hears that we still wait.
-const PROGRESS: Duration = Duration::from_secs(2);
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// How often a run is looked at.
 const RUN_LOOK: Duration = Duration::from_millis(200);
@@ -52,7 +52,8 @@ async fn wait(
     let mut decisions = house.decisions();
     let start = Instant::now();
     let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    let mut told = start;
+    // At once, and then again and again: a host that shows it shows that it waits for a person.
+    let mut told: Option<Instant> = None;
     loop {
         match house.plan(plan).await {
             Ok(Some(row)) if enough(row.state) => return true,
@@ -63,8 +64,8 @@ async fn wait(
         if left.is_zero() {
             return false;
         }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
+        if told.is_none_or(|told| told.elapsed() >= PROGRESS) {
+            told = Some(Instant::now());
             tell(ctx, start.elapsed(), patience, "waiting for a person to decide").await;
         }
         let look = if house.store.is_hearing() { HEARING_LOOK } else { LOOK };

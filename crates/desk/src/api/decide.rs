@@ -29,6 +29,8 @@ use crate::views::{self, PlanView};
 
 /// How long "approve and run" waits for the outcome; the call goes on whatever happens here.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a plan that another runs is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 /// How many plans one burst decides at most.
 const BURST: usize = 100;
 /// The longest note.
@@ -149,8 +151,14 @@ async fn agree(desk: &Arc<Desk>, person: &Person, id: &str, agreed: Agreed) -> R
     };
     let (mut ran, mut run_error) = (None, None);
     if agreed.run == Some(true) {
+        let until = tokio::time::Instant::now() + PATIENCE;
         let refused = run(desk, plan).await;
-        let now = find(&desk.house, id).await?;
+        let mut now = find(&desk.house, id).await?;
+        // A call that waited for this decision may have been first: its outcome is the one that was asked for.
+        while now.state == PlanState::Executing && tokio::time::Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+            now = find(&desk.house, id).await?;
+        }
         // Whoever ran it, it ran; only what still waits was refused.
         run_error = refused.filter(|_| now.state == PlanState::Approved);
         ran = Some(now);

@@ -64,12 +64,36 @@ pub(super) struct Listeners {
     people: Option<Listening>,
     /// Where a person decides.
     pub(super) desk_url: Option<String>,
+    aside: Aside,
     options: DeskOptions,
 }
 
+/// Whether the desk is one that nobody asked for: a page beside a stdio line, on loopback, wherever there is room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Aside {
+    Yes,
+    No,
+}
+
+/// How long a desk may take to answer before it counts as gone.
+const KNOCK: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Remembers a desk for `countersign open`. One aside gives way to one that is there already and outlives it.
+async fn remember(store: Store, url: String, aside: Aside) {
+    if aside == Aside::Yes
+        && let Ok(Some(known)) = store.desk_url().await
+        && let Some(authority) = known.split_once("://").and_then(|(_, rest)| rest.split('/').next())
+        && let Ok(Ok(_)) = tokio::time::timeout(KNOCK, tokio::net::TcpStream::connect(authority)).await
+    {
+        return;
+    }
+    // Only `countersign open` needs it, and says so when it is missing.
+    let _ = store.set_desk_url(&url).await;
+}
+
 impl Listeners {
-    /// Takes the addresses. A desk beside a stdio line is a help, not a need: where its address is taken, another gateway of
-    /// this configuration has it.
+    /// Takes the addresses. People can decide on a page wherever agents ask, beside a stdio line too; there it is a help, not a
+    /// need: where its address is taken, another gateway of this configuration has it.
     pub(super) async fn take(
         http: Option<SocketAddr>,
         config: &Config,
@@ -83,9 +107,16 @@ impl Listeners {
             }
             None => None,
         };
-        let people = match config.desk.listen {
-            None => None,
-            Some(address) => {
+        let mut aside = Aside::No;
+        let people = match (config.desk.listen, http) {
+            (None, Some(_)) => None,
+            // Where people decide is said to be elsewhere.
+            (None, None) if config.desk.url.is_some() => None,
+            (None, None) => {
+                aside = Aside::Yes;
+                Listening::take((Ipv4Addr::LOCALHOST, 0).into(), None).await.ok()
+            }
+            (Some(address), _) => {
                 let tls = config.desk.tls.as_ref().or(config.gateway.tls.as_ref());
                 // Nobody comes in at the desk without a credential, whatever agents may do.
                 guarded(address, Guards { tls, agent_auth: AgentAuth::Required, ..config.gateway.guards() })?;
@@ -109,7 +140,7 @@ impl Listeners {
             secure: desk_url.as_deref().is_some_and(|url| url.starts_with("https://")),
             ..DeskOptions::loopback()
         };
-        Ok(Self { hosts, people, desk_url, options })
+        Ok(Self { hosts, people, desk_url, aside, options })
     }
 
     /// Serves the desk: at its own address until the end, or as a router for the hosts' listener.
@@ -124,9 +155,15 @@ impl Listeners {
         }
         let url = self.desk_url.clone()?;
         let desk = Desk::new(Arc::clone(house), self.options.clone());
-        // Only `countersign open` needs it, and says so when it is missing.
-        let _ = store.set_desk_url(&url).await;
-        banner(&format!("desk at {url}/ (countersign open signs you in)"));
+        let remembering = remember(store.clone(), url.clone(), self.aside);
+        match self.aside {
+            // Nobody waits for it: the line is what was asked for.
+            Aside::Yes => drop(tokio::spawn(remembering)),
+            Aside::No => {
+                remembering.await;
+                banner(&format!("desk at {url}/ (countersign open signs you in)"));
+            }
+        }
         match self.people.take() {
             None => {
                 let router = mount(&desk);

@@ -200,3 +200,30 @@ fn desk_listen_moves_page_and_rest() {
     assert!(asked.data()["approve_url"].as_str().unwrap().starts_with(&format!("http://{desk}/plans/")));
     scene.finish(vec![line]);
 }
+
+/// The page is there wherever agents ask: beside a stdio line at an address nobody had to think of.
+#[test]
+fn a_stdio_line_has_its_desk_too() {
+    let mut scene = Scene::open(Way::StdioLegacy, CONFIG);
+    let line = scene.line(Host::None);
+    let asked = scene.call(&line, "call_tool_destructive", &erase("s", ""));
+    let plan = asked.data()["plan_id"].as_str().unwrap().to_owned();
+    let link = asked.data()["approve_url"].as_str().unwrap_or_else(|| panic!("{}", asked.text));
+    let (address, path) = link.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    assert!(address.starts_with("127.0.0.1:") && path == format!("plans/{plan}"), "{link}");
+    assert_eq!(http::send(address, "POST", "/mcp", &[], "{}").unwrap().status, 404, "no line for agents");
+    let nobody = Person { address: address.to_owned(), secret: "nothing".to_owned() };
+    assert_eq!(nobody.ask("GET", "/plans", Value::Null).0, 401);
+    let ada = Person { address: address.to_owned(), secret: scene.credential("ada", Role::Human, "{}") };
+    let done = ada.data("POST", &format!("/plans/{plan}/approve"), json!({"run": true}));
+    assert_eq!(done["state"], "done");
+    assert_eq!(scene.reached(), [("erase_all".to_owned(), json!({"id": "s"}))]);
+    scene.finish(vec![line]);
+    // Where people are said to decide elsewhere, nothing is opened.
+    let mut scene =
+        Scene::open(Way::StdioLegacy, &format!("{CONFIG}[desk]\nurl = \"https://desk.example.com\"\n"));
+    let line = scene.line(Host::None);
+    let asked = scene.call(&line, "call_tool_destructive", &erase("e", ""));
+    assert!(asked.data()["approve_url"].as_str().unwrap().starts_with("https://desk.example.com/plans/"));
+    scene.finish(vec![line]);
+}

@@ -66,7 +66,7 @@ fn waiting_tells_progress() {
     let line = scene.line(Host::None);
     let plan = text(&scene.call(&line, "call_tool_destructive", &erase("a", "")), "plan_id");
     let params = format!(
-        r#"{{"name":"get_plan","arguments":{{"plan_id":"{plan}","wait_seconds":3}},"_meta":{{"progressToken":"p1"}}}}"#
+        r#"{{"name":"get_plan","arguments":{{"plan_id":"{plan}","wait_seconds":0.5}},"_meta":{{"progressToken":"p1"}}}}"#
     );
     let reply = line.request("tools/call", Some("get_plan"), &params);
     assert_eq!(scene.heed(reply).data()["plan"]["state"], "pending");
