@@ -195,20 +195,35 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
     matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)).map_err(|error| {
         let hasty = Hasty::of(&tree, arguments);
         let words = hasty.words.clone();
-        let path = if words.is_empty() { usage::PROGRAM.to_owned() } else { words.join(".") };
+        let (called, below) = match words.split_first() {
+            // Its first word was put in for whoever calls the program by the pack's own name.
+            Some((_, below)) if pack::is_alias(arguments) => (pack::ALIAS, below),
+            _ => (usage::PROGRAM, &*words),
+        };
+        let path = if below.is_empty() { called.to_owned() } else { below.join(".") };
         let result = answer(&error, &tree, &hasty);
-        let result = if pack::is_alias(arguments) { result.map(in_its_own_name) } else { result };
+        let result = if pack::is_alias(arguments) { in_its_own_name(result) } else { result };
         Box::new(NotRead { voice: hasty.voice(), path, result })
     })
 }
 
-/// Help as those read it who call the program by the pack's own name.
-fn in_its_own_name(mut answer: Answer) -> Answer {
-    answer.text = pack::by_alias(&answer.text);
-    if let Some(serde_json::Value::String(help)) = answer.data.get_mut("help") {
-        *help = pack::by_alias(help);
+/// Help and mistakes as those read them who call the program by the pack's own name.
+fn in_its_own_name(result: Outcome) -> Outcome {
+    match result {
+        Ok(mut answer) => {
+            answer.text = pack::by_alias(&answer.text);
+            if let Some(serde_json::Value::String(help)) = answer.data.get_mut("help") {
+                *help = pack::by_alias(help);
+            }
+            Ok(answer)
+        }
+        Err(Trouble::Usage(mut usage)) => {
+            usage.message = pack::by_alias(&usage.message);
+            usage.next = pack::by_alias(&usage.next);
+            Err(Trouble::Usage(usage))
+        }
+        Err(trouble) => Err(trouble),
     }
-    answer
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended; all others are mistakes")]

@@ -30,7 +30,7 @@ use crate::output::{self, Voice};
 pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
     let outcome = match &cli.command {
         // Its envelopes are those of `agentpack`, which it prints itself.
-        Command::Pack(args) => return pack::run(args, voice),
+        Command::Pack(args) => return pack::run(args, cli, voice),
         Command::Doctor(args) => doctor::run(args, cli, voice),
         Command::Init(args) => init::run(args, cli, voice),
         Command::Activity(activity) => activity::run(activity, cli, voice),

@@ -26,7 +26,7 @@ const LONGEST_SECRET: u64 = 64 << 10;
 pub(crate) struct ConfigFiles {
     /// Name and text of each, in the order in which later ones win.
     pub(crate) sources: Vec<Source>,
-    /// The folder of the first: relative paths in a configuration start here.
+    /// The folder of the first that is no preset: relative paths in a configuration start here.
     pub(crate) folder: PathBuf,
 }
 
@@ -70,7 +70,13 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<ConfigFiles, Trouble> {
         Ok(Source::new(path.display().to_string(), text))
     });
     let sources = sources.collect::<Result<_, Trouble>>()?;
-    Ok(ConfigFiles { sources, folder: folder_of(paths.first()) })
+    Ok(ConfigFiles { sources, folder: folder_of(paths.iter().find(|path| !is_preset(path))) })
+}
+
+/// Whether a file is one of a collection that is used where it lies, and no home of records: where only such are named, the current
+/// folder is.
+fn is_preset(path: &Path) -> bool {
+    path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "presets")
 }
 
 /// The folder of a file; empty for the current one.

@@ -150,7 +150,13 @@ fn target(arguments: &Value) -> Option<Value> {
         .filter_map(|name| arguments.get(name).map(|value| ((*name).to_owned(), value.clone())))
         .filter(|(_, value)| value.is_string() || value.is_number())
         .collect();
-    (!found.is_empty()).then_some(Value::Object(found))
+    if !found.is_empty() {
+        return Some(Value::Object(found));
+    }
+    // Otherwise its first short word or number: a thing is mostly named before what happens to it.
+    let is_short = |value: &Value| value.is_number() || value.as_str().is_some_and(|text| text.len() <= 200);
+    let (name, value) = arguments.as_object()?.iter().find(|(_, value)| is_short(value))?;
+    Some(json!({ name: value }))
 }
 
 #[cfg(test)]
@@ -160,6 +166,19 @@ mod tests {
     fn tool(schema: Value) -> Tool {
         let definition = json!({"name": "t", "inputSchema": schema});
         Tool::read("u".into(), definition.as_object().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_call_is_about_what_its_arguments_name() {
+        let long = "x".repeat(201);
+        for (arguments, expect) in [
+            (json!({"ecosystem": "demo", "force": true}), Some(json!({"ecosystem": "demo"}))),
+            (json!({"note": long, "order": 7}), Some(json!({"order": 7}))),
+            (json!({"ecosystem": "demo", "path": "a"}), Some(json!({"path": "a"}))),
+            (json!({"force": true}), None),
+        ] {
+            assert_eq!(target(&arguments), expect);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 mod next_action;
+mod told;
 
 pub use next_action::NextAction;
 

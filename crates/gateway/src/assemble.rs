@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::house::{House, Upstreams};
 use crate::law::Law;
 use crate::notify::Hooks;
-use crate::relist::{Ear, Keeper, Reach, Terms};
+use crate::relist::{Ear, Keeper, OwnTools, Reach, Terms};
 use crate::runs::Runs;
 use crate::upstreams::Upstream;
 use crate::upstreams::command::{self, CommandUpstream};
@@ -138,6 +138,7 @@ impl Assembly {
     ) -> Result<(), CannotBuild> {
         let before = house.upstreams.load_full();
         let (upstreams, terms, fresh) = self.build(config, &before)?;
+        let renamed = house.law.load().aliases != config.gateway.aliases;
         house.law.store(Arc::new(Law::of(config, &self.around)));
         let gone: Vec<_> = before
             .iter()
@@ -146,7 +147,8 @@ impl Assembly {
             .collect();
         house.upstreams.store(Arc::new(upstreams));
         self.written.clone_from(&config.upstreams);
-        keeper.change(terms, &fresh).await;
+        let own = if renamed { OwnTools::Renamed } else { OwnTools::AsBefore };
+        keeper.change(terms, &fresh, own).await;
         for upstream in gone {
             upstream.retire().await;
         }

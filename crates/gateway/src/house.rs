@@ -24,7 +24,7 @@ use crate::modes::Modes;
 use crate::relist::Keeper;
 use crate::runs::Runs;
 use crate::schema::Schemas;
-use crate::tasks::Finished;
+use crate::tasks::Calls;
 use crate::trace::Watcher;
 use crate::upstreams::{Condition, Upstream};
 
@@ -51,7 +51,7 @@ pub struct House {
     /// Compiled input schemas.
     pub schemas: Schemas,
     /// Answers kept for clients that asked for a task.
-    pub finished: Finished,
+    pub calls: Calls,
     /// What is counted.
     pub metrics: Metrics,
     /// Room for notices under way.
@@ -77,7 +77,7 @@ impl House {
             usage: Windows::default(),
             redactor,
             schemas: Schemas::default(),
-            finished: Finished::default(),
+            calls: Calls::default(),
             metrics: Metrics::default(),
             notices: crate::notify::room(),
             modes: Mutex::default(),

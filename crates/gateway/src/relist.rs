@@ -90,6 +90,15 @@ struct Known {
     standings: HashMap<ToolName, Pinned>,
 }
 
+/// Whether our own tools have other names than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnTools {
+    /// They have.
+    Renamed,
+    /// They have not.
+    AsBefore,
+}
+
 /// Keeps the catalogue.
 pub struct Keeper {
     house: Arc<House>,
@@ -118,7 +127,12 @@ impl Keeper {
     }
 
     /// Other upstreams are served from now on: forgets the lists of those that are gone or new, and reads the new ones.
-    pub async fn change(self: &Arc<Self>, terms: Vec<(UpstreamId, Terms)>, fresh: &[UpstreamId]) {
+    pub async fn change(
+        self: &Arc<Self>,
+        terms: Vec<(UpstreamId, Terms)>,
+        fresh: &[UpstreamId],
+        own: OwnTools,
+    ) {
         let mut known = self.known.lock().await;
         known.retain(|id, _| terms.iter().any(|(kept, _)| kept == id) && !fresh.contains(id));
         *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
@@ -128,7 +142,7 @@ impl Keeper {
         for id in fresh {
             self.relist(id).await;
         }
-        if !before.lists_the_same(&self.house.catalog.load()) {
+        if own == OwnTools::Renamed || !before.lists_the_same(&self.house.catalog.load()) {
             self.tell_lines().await;
         }
     }

@@ -247,8 +247,7 @@ impl Face {
             }
             "tools/call" => {
                 self.house.settled().await;
-                let reply = surfaces::call(&self.house, ctx, caller.clone(), surface, params).await;
-                Tasks { house: &self.house, ctx, caller: &caller }.dress(params, reply).await
+                Tasks { house: &self.house, ctx, caller: &caller }.call(surface, params).await
             }
             method if (Tasks { house: &self.house, ctx, caller: &caller }).is_about(method) => {
                 let tasks = Tasks { house: &self.house, ctx, caller: &caller };

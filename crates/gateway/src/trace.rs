@@ -189,6 +189,17 @@ pub async fn own<T>(
     HERE.scope(Here { part: Arc::clone(&request), request }, work).await
 }
 
+/// Work for the request that is under way, to be done in a task of its own.
+pub fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let here = HERE.try_with(Clone::clone).ok();
+    async move {
+        match here {
+            Some(here) => HERE.scope(here, work).await,
+            None => work.await,
+        }
+    }
+}
+
 /// A part of the request that is under way. What takes room is handed over pinned: a future that is handed on whole stands in
 /// each of the futures it goes through, more than once.
 pub async fn part<T>(name: &'static str, work: impl Future<Output = T>) -> T {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use countersign_core::call::Arguments;
 use countersign_core::gate::DryRun;
 use countersign_core::ids::UpstreamId;
+use countersign_core::refusal::Refusal;
 use countersign_store::Opened;
 use countersign_wire::era::Era;
 use countersign_wire::fault::Sent;
@@ -205,6 +206,12 @@ pub trait Upstream: Send + Sync {
     /// What of a preview must not change until it is applied, where that is not all of it.
     fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
         let _ = (preview, result);
+        None
+    }
+
+    /// What a result refuses in our own words, where the upstream is one of our own; what others say is theirs.
+    fn own_refusal(&self, result: &Value) -> Option<Refusal> {
+        let _ = result;
         None
     }
 

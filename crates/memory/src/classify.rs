@@ -23,7 +23,13 @@ const PREFIXES: &[(&str, RecordKind)] = &[
     ("learned:", RecordKind::Learning),
     ("learnt:", RecordKind::Learning),
     ("lesson:", RecordKind::Learning),
+    ("lesson learned:", RecordKind::Learning),
+    ("lessons learned:", RecordKind::Learning),
+    ("lesson learnt:", RecordKind::Learning),
+    ("remember:", RecordKind::Learning),
+    ("note:", RecordKind::Learning),
     ("til:", RecordKind::Learning),
+    ("til ", RecordKind::Learning),
     ("idea:", RecordKind::Idea),
     ("todo:", RecordKind::Idea),
     ("what if ", RecordKind::Idea),
@@ -36,8 +42,11 @@ const PHRASES: &[(&str, RecordKind)] = &[
     ("we will", RecordKind::Decision),
     ("we use", RecordKind::Decision),
     ("we chose", RecordKind::Decision),
+    ("we agreed", RecordKind::Decision),
+    ("we'll use", RecordKind::Decision),
     ("let's use", RecordKind::Decision),
     ("going with", RecordKind::Decision),
+    ("go with", RecordKind::Decision),
     ("instead of", RecordKind::Decision),
     ("must", RecordKind::Decision),
     ("always", RecordKind::Decision),
@@ -119,6 +128,9 @@ mod tests {
             let found = classify(text);
             assert_eq!((found.kind.as_str(), found.confidence), (kind, confidence), "{text}: {found:?}");
         };
+        check("Lesson learned: never rm", "learning", 950);
+        check("TIL the cache is cold", "learning", 950);
+        check("we'll use SQLite", "decision", 600);
         check("Decision: we use PostgreSQL", "decision", 950);
         check("TIL: sqlite keeps text as it is", "learning", 950);
         check("idea: a dark mode", "idea", 950);

@@ -1,8 +1,10 @@
 //! Records as Markdown that reads well in a repository, and back. Texts are quotations, so that no text can be taken for
 //! structure; what a quotation can't carry stands exactly in the comment above it. The same records give the same page.
 
-use countersign_core::memory::{DecisionOutcome, RecordKind, RecordStatus, Scope};
-use countersign_store::memory::{NewRecord, Record};
+use std::collections::HashMap;
+
+use countersign_core::memory::{DecisionOutcome, RecordKind, RecordStatus, Relation, Scope};
+use countersign_store::memory::{Link, NewRecord, Record};
 use serde_json::{Map, Value, json};
 
 use crate::govern::{Wording, proposal_body};
@@ -19,8 +21,28 @@ pub struct NotAPage {
     pub message: String,
 }
 
-/// The page of these records.
-pub fn write(records: &[Record]) -> String {
+/// How one record of a page stands to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// The id of the first.
+    pub source: String,
+    /// How it stands.
+    pub relation: Relation,
+    /// The id of the second.
+    pub target: String,
+}
+
+/// The page of these records, and how they stand to each other.
+pub fn write(records: &[Record], links: &[Link]) -> String {
+    let titles: HashMap<&str, String> =
+        records.iter().map(|record| (record.id.as_str(), title(&record.body.content))).collect();
+    // Links to what is not on the page lead nowhere.
+    let mut of: HashMap<&str, Vec<(&Link, &str)>> = HashMap::new();
+    for link in links {
+        if let Some(title) = titles.get(link.target_id.as_str()) {
+            of.entry(link.source_id.as_str()).or_default().push((link, title));
+        }
+    }
     let mut page = String::from(
         "# Memory\n\nWhat this project decided and learnt. Written by `countersign memory export`, read back by `countersign memory \
          import`; each text is the quotation below its comment.\n",
@@ -44,15 +66,17 @@ pub fn write(records: &[Record]) -> String {
             continue;
         }
         page.push_str(&format!("\n## {title}\n"));
-        of_kind.into_iter().for_each(|record| one(&mut page, record));
+        for record in of_kind {
+            one(&mut page, record, of.get(record.id.as_str()).map_or(&[][..], Vec::as_slice));
+        }
     }
     page
 }
 
-fn one(page: &mut String, record: &Record) {
+fn one(page: &mut String, record: &Record, links: &[(&Link, &str)]) {
     let body = &record.body;
     page.push_str(&format!("\n### {}\n\n", title(&body.content)));
-    page.push_str(&format!("{OPENS}{}{CLOSES}\n\n", comment_safe(&facts(record))));
+    page.push_str(&format!("{OPENS}{}{CLOSES}\n\n", comment_safe(&facts(record, links))));
     page.push_str(&quote(&body.content));
     let mut about = Vec::new();
     if body.scope != Scope::Palace {
@@ -72,9 +96,15 @@ fn one(page: &mut String, record: &Record) {
             page.push_str(&format!("\n**{name}**\n\n{}", quote(text)));
         }
     }
+    if !links.is_empty() {
+        page.push('\n');
+    }
+    for (link, title) in links {
+        page.push_str(&format!("- *{}* {title}\n", link.relation.as_str().replace('_', " ")));
+    }
 }
 
-fn facts(record: &Record) -> Value {
+fn facts(record: &Record, links: &[(&Link, &str)]) -> Value {
     let body = &record.body;
     let mut facts = json!({
         "id": record.id,
@@ -87,18 +117,27 @@ fn facts(record: &Record) -> Value {
         "tags": body.tags,
         "created_at": record.created.to_string(),
     });
+    if !links.is_empty() {
+        let links =
+            links.iter().map(|(link, _)| json!({"relation": link.relation, "target": link.target_id}));
+        set(&mut facts, "links", links.collect());
+    }
     let texts = [("content", &body.content), ("rationale", &body.rationale), ("context", &body.context)];
     let exact: Map<String, Value> = texts
         .into_iter()
         .filter(|(_, text)| shown(text) != **text)
         .map(|(name, text)| (name.to_owned(), text.as_str().into()))
         .collect();
-    if !exact.is_empty()
-        && let Some(facts) = facts.as_object_mut()
-    {
-        facts.insert("exact".into(), exact.into());
+    if !exact.is_empty() {
+        set(&mut facts, "exact", exact.into());
     }
     facts
+}
+
+fn set(object: &mut Value, name: &str, value: Value) {
+    if let Some(members) = object.as_object_mut() {
+        members.insert(name.to_owned(), value);
+    }
 }
 
 /// What moves the cursor, hides, or turns the line around.
@@ -158,6 +197,26 @@ pub fn read(page: &str) -> Result<Vec<NewRecord>, NotAPage> {
         records.push(record(&facts, quotes).map_err(|message| bad(&message))?);
     }
     Ok(records)
+}
+
+/// How the records of a page stand to each other; what can't be read of that is left out.
+pub fn links(page: &str) -> Vec<Linked> {
+    let facts = page.lines().filter_map(|line| line.strip_prefix(OPENS)?.strip_suffix(CLOSES));
+    let facts = facts.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    let mut all = Vec::new();
+    for facts in facts {
+        let Some(source) = facts.get("id").and_then(Value::as_str) else { continue };
+        let links = facts.get("links").and_then(Value::as_array).into_iter().flatten();
+        all.extend(links.filter_map(|link| {
+            let text = |name: &str| link.get(name).and_then(Value::as_str);
+            Some(Linked {
+                source: source.to_owned(),
+                relation: text("relation")?.parse().ok()?,
+                target: text("target")?.to_owned(),
+            })
+        }));
+    }
+    all
 }
 
 /// The quotations below a comment.

@@ -5,6 +5,7 @@
 pub mod actual;
 pub mod apply;
 pub mod bootstrap;
+mod deed;
 pub mod deploy;
 pub mod desired;
 pub mod diff;

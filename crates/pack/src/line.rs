@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use countersign_core::call::{Arguments, Call, Caller, Standing};
 use countersign_core::canonical;
-use countersign_core::confirm::{Brought, Held, Kind, Strength};
+use countersign_core::confirm::{Brought, Held, Kind, PlanState, Strength};
 use countersign_core::digest::{Digest, Domain};
 use countersign_core::effect::Effect;
 use countersign_core::gate::{
@@ -22,10 +22,11 @@ use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::role::Role;
 use countersign_core::rules::{PreviewRule, Rule, RuleSet, Unlisted};
 use countersign_core::tool::Tool;
-use countersign_store::{Ended, Opened, Outcome as Ending, Store};
+use countersign_store::{Ended, Opened, Outcome as Ending, PENDING_LIMIT, PlanFilter, PlanRow, Store};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use crate::deed;
 use crate::reply::Reply;
 use crate::stop::{Outcome, Stop};
 
@@ -134,9 +135,33 @@ impl Line {
         let plan = draft.freeze(id, preview, now, self.life);
         let token = uuid::Uuid::new_v4().to_string();
         let expires = plan.expires;
+        self.make_room(plan.hash, now).await?;
         let held = self.store.hold(&plan, token_digest(&token), expires, draft.record, now).await;
         let held = held.map_err(|refused| Stop::from(refused.refusal()))?;
         Ok(Ticket { token, hash: plan.hash, expires, plan_id: held.plan_id })
+    }
+
+    /// Withdraws the oldest plans that wait where one more would be too many: nobody but this line decides them, and to look again is no
+    /// offence.
+    async fn make_room(&self, coming: Digest, now: Timestamp) -> Outcome<()> {
+        let filter = PlanFilter {
+            state: Some(PlanState::Pending),
+            principal: Some(self.caller.principal.clone()),
+            limit: Some(1000),
+            cursor: None,
+        };
+        let rows = self.store.plans(filter).await.map_err(|fault| Stop::from(fault.refusal()))?;
+        let pending: Vec<&PlanRow> = rows.iter().filter(|row| row.plan.expires > now).collect();
+        if pending.iter().any(|row| row.plan.hash == coming) {
+            return Ok(());
+        }
+        let most = usize::try_from(PENDING_LIMIT).unwrap_or(usize::MAX);
+        // Newest first: those past the last place that is left.
+        for row in pending.iter().skip(most.saturating_sub(1)) {
+            // Somebody else may have been faster; then there is room as well.
+            let _ = self.store.cancel(&row.plan.id, &self.caller.principal, now).await;
+        }
+        Ok(())
     }
 
     /// Checks a token that was brought back: everything but the preview and the spend.
@@ -204,6 +229,7 @@ impl Line {
         work: impl FnOnce(&Opened) -> Outcome<Reply> + Send + 'static,
     ) -> Outcome<Reply> {
         let began = Instant::now();
+        let record = opened.permit().record().clone();
         let ran = tokio::task::spawn_blocking(move || {
             let outcome = work(&opened);
             (opened, outcome)
@@ -220,7 +246,8 @@ impl Line {
         let duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let ending = Ending { status, code, duration_us, result_digest, result: None };
         match (self.store.close(opened, ending, Timestamp::now()).await, outcome) {
-            (Ok(_), outcome) => outcome,
+            (Ok(_), Ok(reply)) => Ok(deed::note(&self.store, &record, reply).await),
+            (Ok(_), Err(stop)) => Err(stop),
             (Err(fault), Ok(reply)) => {
                 Ok(reply.warn(vec![format!("it is done, and how it ended is not written yet: {fault}")]))
             }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 pub use shown::Shown;
 
 use crate::apply::Recovery;
+use crate::deed;
 use crate::deploy::Confirmed;
 use crate::evolve;
 use crate::line::for_callers;
@@ -26,7 +27,7 @@ use crate::rollback as back;
 use crate::stop::{Outcome, Stop};
 use crate::survey::Survey;
 use crate::system::Real;
-use crate::tools::{Given, blocking, command_name, look, planned, take};
+use crate::tools::{Given, blocking, changes, command_name, look, planned, take};
 use crate::views::{self, ProposeRequest};
 
 /// How long the token of `deploy` names the plan that was looked at, in seconds.
@@ -71,7 +72,12 @@ impl Inside {
                 reply.data.remove("files");
                 reply
             }),
-            Some(opened) => self.act(tool, members, opened).await,
+            Some(opened) => match self.act(tool, members, opened).await {
+                Ok(reply) if changes(tool) => {
+                    Ok(deed::note(&self.store, opened.permit().record(), reply).await)
+                }
+                other => other,
+            },
         };
         Some(Answer { envelope: envelope(name, outcome), texts })
     }

@@ -121,15 +121,33 @@ pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
     let managed = goal.map(|goal| goal.managed_files.clone()).unwrap_or_default();
     let mut roots = Roots::of(&all, system);
     let mut wanted: BTreeMap<(Target, PathBuf), Wanted> = BTreeMap::new();
-    // What changed after the goal goes back to what it was before its first change …
-    for (id, change) in
-        since.iter().flat_map(|snapshot| snapshot.changes.iter().map(move |change| (&snapshot.id, change)))
-    {
-        let Ok(target) = change.target.parse::<Target>() else { continue };
-        let before: Option<Digest> = change.before_sha256.as_deref().and_then(|hex| hex.parse().ok());
-        let blob = snapshot::backup_blob(&snapshots, id, &change.target, &change.path);
-        let was = before.map_or(Wanted::Gone, |digest| Wanted::Content(digest, blob));
-        wanted.entry((target, PathBuf::from(&change.path))).or_insert(was);
+    // What changed after the goal goes back to what it was before its first change, or to what its owner had put there since …
+    let (mut written, mut previous) = (BTreeSet::new(), goal);
+    for snapshot in since {
+        let ours: BTreeSet<(&String, &String)> = previous
+            .into_iter()
+            .flat_map(|previous| &previous.managed_files)
+            .map(|file| (&file.target, &file.path))
+            .collect();
+        for change in &snapshot.changes {
+            let Ok(target) = change.target.parse::<Target>() else { continue };
+            let before: Option<Digest> = change.before_sha256.as_deref().and_then(|hex| hex.parse().ok());
+            let blob = snapshot::backup_blob(&snapshots, &snapshot.id, &change.target, &change.path);
+            let was = before.map_or(Wanted::Gone, |digest| Wanted::Content(digest, blob));
+            let is_theirs = !ours.contains(&(&change.target, &change.path))
+                && change
+                    .before_sha256
+                    .as_ref()
+                    .is_some_and(|sha256| !written.contains(&(&change.target, &change.path, sha256)));
+            let key = (target, PathBuf::from(&change.path));
+            if is_theirs {
+                wanted.insert(key, was);
+            } else {
+                wanted.entry(key).or_insert(was);
+            }
+            written.extend(change.after_sha256.as_ref().map(|sha256| (&change.target, &change.path, sha256)));
+        }
+        previous = Some(snapshot);
     }
     // … and what was ours at the goal is as it was deployed then.
     for file in goal.iter().flat_map(|goal| goal.managed_files.iter().map(move |file| (&goal.id, file))) {

@@ -106,6 +106,11 @@ pub(crate) fn definition(name: &str) -> Map<String, Value> {
     }
 }
 
+/// Whether a tool changes something.
+pub(crate) fn changes(name: &str) -> bool {
+    TOOLS.iter().any(|tool| tool.name == name && tool.changes)
+}
+
 fn describe(tool: &Tool) -> Map<String, Value> {
     let annotations = json!({
         "title": tool.title,

@@ -12,8 +12,10 @@ mod show;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use countersign_core::refusal::Refusal;
+use countersign_pack::line::TOKEN_LIFE;
 use countersign_pack::place::{Place, machine_id};
 use countersign_pack::reply::{Name, Reply, envelope};
 use countersign_pack::stop::{Stop, UNEXPECTED};
@@ -21,6 +23,8 @@ use countersign_pack::stop::{Stop, UNEXPECTED};
 pub(crate) use arguments::Pack;
 
 use crate::answer::{Answer, Refused, Trouble, Usage};
+use crate::cli::Cli;
+use crate::config_file;
 use crate::environment;
 use crate::exit::Exit;
 use crate::output::{self, BAD, Format, Voice, paint};
@@ -32,16 +36,39 @@ pub(crate) const ALIAS: &str = "agentpack";
 pub(super) type Told = Result<(String, Reply), Stop>;
 
 /// Runs one of the pack's commands and prints what it answers.
-pub(crate) fn run(pack: &Pack, voice: Voice) -> Exit {
+pub(crate) fn run(pack: &Pack, cli: &Cli, voice: Voice) -> Exit {
     let name = pack.name();
     if let Some(refused) = pack.not_with_json(voice) {
         return output::finish(voice, name.command, Err(refused));
     }
+    let life = match token_life(pack, cli, voice) {
+        Ok(life) => life,
+        Err(trouble) => return output::finish(voice, name.command, Err(trouble)),
+    };
     let told = match place(pack.repo.as_deref(), pack.machine.as_deref()) {
-        Ok(place) => act::act(pack, &place, voice),
+        Ok(place) => act::act(pack, &place, life, voice),
         Err(usage) => return output::finish(voice, name.command, Err(Trouble::Usage(usage))),
     };
     finish(name, told, voice)
+}
+
+/// How long tokens live: what the configuration says, for the one command that gives some out. A file that was named must be readable;
+/// one that merely lies around need not be.
+fn token_life(pack: &Pack, cli: &Cli, voice: Voice) -> Result<Duration, Trouble> {
+    if !pack.serves() {
+        return Ok(TOKEN_LIFE);
+    }
+    let named = !cli.config.is_empty() || environment::path("COUNTERSIGN_CONFIG").is_some();
+    match config_file::find(&cli.config).and_then(|files| files.map(|files| files.parse()).transpose()) {
+        Ok(config) => Ok(config.map_or(TOKEN_LIFE, |config| config.confirm.ttl)),
+        Err(trouble) if named => Err(trouble),
+        Err(_) => {
+            voice.tell(
+                "the configuration here can't be used, and tokens live 5 minutes: countersign policy check\n",
+            );
+            Ok(TOKEN_LIFE)
+        }
+    }
 }
 
 fn finish(name: Name, told: Told, voice: Voice) -> Exit {
@@ -166,7 +193,12 @@ pub(crate) fn is_alias(arguments: &[std::ffi::OsString]) -> bool {
 
 /// Text about the program as those read it who call it by the pack's own name.
 pub(crate) fn by_alias(text: &str) -> String {
-    text.replace("agentpack pack", ALIAS).replace("countersign pack", ALIAS)
+    let text = text.replace("agentpack pack", ALIAS).replace("countersign pack", ALIAS);
+    // `--version` begins with the name.
+    match text.strip_prefix("countersign ") {
+        Some(rest) => format!("{ALIAS} {rest}"),
+        None => text,
+    }
 }
 
 /// Asks a person at a terminal; only `y` and `yes` are a yes.

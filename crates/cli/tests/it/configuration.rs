@@ -65,3 +65,23 @@ fn the_gateway_starts_with_the_defaults_where_there_is_no_configuration() {
         "one that is named has to be there"
     );
 }
+
+/// A preset is used where it lies, and is no home of records: they are beside the first other file, else where the command is typed.
+#[test]
+fn presets_are_no_home_of_records() {
+    let world = World::new();
+    let rule = "[[rules]]\nmatch = \"a:*\"\nallow = true\n";
+    world.write("presets/a.toml", rule).write("elsewhere/countersign.toml", "").write("deep/b.toml", rule);
+    let store = |text: &str, files: &[&str]| {
+        let flags: Vec<&str> = files.iter().flat_map(|file| ["--config", *file]).collect();
+        let stored = world.run(&[&["memory", "store", "--as", "idea", text], &*flags].concat());
+        assert_eq!(stored.code, Some(0), "{stored}");
+    };
+    store("one", &["presets/a.toml"]);
+    assert!(world.work().join("countersign.db").exists());
+    store("two", &["presets/a.toml", "elsewhere/countersign.toml"]);
+    assert!(world.work().join("elsewhere/countersign.db").exists());
+    store("three", &["deep/b.toml", "presets/a.toml"]);
+    assert!(world.work().join("deep/countersign.db").exists());
+    assert!(!world.work().join("presets/countersign.db").exists());
+}

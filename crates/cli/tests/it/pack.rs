@@ -190,6 +190,11 @@ fn the_binary_is_agentpack_under_that_name() {
     let output = world.command(&alias).args(["plan", "--json"]).output().unwrap();
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&plan["command"], &plan["ok"]), (&json!("plan"), &json!(true)), "{plan:#}");
+    let said = |args: &[&str]| world.command(&alias).args(args).output().unwrap().stdout;
+    let mistyped: Value = serde_json::from_slice(&said(&["status", "--only", "x", "--json"])).unwrap();
+    assert_eq!((&mistyped["command"], &mistyped["command_path"]), (&json!("status"), &json!(["status"])));
+    assert_eq!(mistyped["errors"][0]["details"]["hint"], "agentpack status --help", "{mistyped:#}");
+    assert!(said(&["--version"]).starts_with(b"agentpack "));
     let help: Value = pack(&world, &["help", "--json"]).envelope();
     assert!(help["data"]["mutating_commands"].as_array().unwrap().contains(&json!("deploy --apply")));
     assert!(help["data"]["targets"].as_array().unwrap().contains(&json!("codex")));

@@ -284,6 +284,10 @@ impl Conduct<'_> {
         })?;
         if raw::get(&result, "isError").is_some_and(|flag| flag.get() == "true") {
             let result = as_value(&result);
+            // Our own upstreams speak our own language: what they refuse is the refusal.
+            if let Some(refusal) = upstream.own_refusal(&result) {
+                return Err(refusal);
+            }
             let said = |part: &str| {
                 result.pointer(&format!("/structuredContent/errors/0/{part}")).and_then(Value::as_str)
             };

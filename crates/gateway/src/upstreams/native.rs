@@ -8,6 +8,7 @@ use std::time::Instant;
 use countersign_core::call::Arguments;
 use countersign_core::config::NativeKind;
 use countersign_core::ids::UpstreamId;
+use countersign_core::refusal::Refusal;
 use countersign_store::{Opened, Store};
 use countersign_wire::frame::RpcError;
 use countersign_wire::raw::{self, Raw};
@@ -100,6 +101,10 @@ impl Upstream for NativeUpstream {
 
     fn filled(&self, tool: &str, arguments: Arguments) -> Arguments {
         self.native.filled(tool, arguments)
+    }
+
+    fn own_refusal(&self, result: &Value) -> Option<Refusal> {
+        Refusal::told(result.pointer("/structuredContent/errors/0")?)
     }
 
     fn call<'a>(&'a self, errand: Errand<'a>, _talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {

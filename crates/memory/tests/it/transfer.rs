@@ -34,8 +34,13 @@ async fn what_is_exported_comes_back() {
     from.ok(&person(), "store_direct", json!({"content": "in a file", "as": "learning", "scope": "file", "scopePath": "src/a`b.rs", "confidence": 0.8})).await;
     from.ok(&agent(), "store", json!({"content": "an idea", "as": "idea"})).await;
     let before = all(&from).await;
-    let page = markdown::write(&before);
-    assert_eq!(page, markdown::write(&before), "the same records give the same page");
+    let (first, second) = (&before[0].id, &before[1].id);
+    let link = json!({"sourceId": first, "targetId": second, "relation": "inspired_by"});
+    from.ok(&person(), "recall_link", link).await;
+    let links = from.memory.store().links().await.unwrap();
+    let page = markdown::write(&before, &links);
+    assert!(page.contains("\n- *inspired by* "), "{page}");
+    assert_eq!(page, markdown::write(&before, &links), "the same records give the same page");
     assert!(
         !page.contains('\u{1b}') && !page.contains('\u{202e}') && !page.contains('\0'),
         "nothing acts in a page"
@@ -47,6 +52,9 @@ async fn what_is_exported_comes_back() {
     let store = to.memory.store();
     store.import_records(rest, Origin::Direct, person(), at(20)).await.unwrap();
     store.import_records(ideas, Origin::Idea, person(), at(20)).await.unwrap();
+    for one in markdown::links(&page) {
+        store.link_records(&one.source, &one.target, one.relation, person(), at(20)).await.unwrap().unwrap();
+    }
     let mut after = all(&to).await;
     let mut before = before;
     let facts = |record: &Record| {
@@ -62,7 +70,7 @@ async fn what_is_exported_comes_back() {
     before.sort_by(|left, right| left.id.cmp(&right.id));
     after.sort_by(|left, right| left.id.cmp(&right.id));
     assert_eq!(before.iter().map(facts).collect::<Vec<_>>(), after.iter().map(facts).collect::<Vec<_>>());
-    assert_eq!(markdown::write(&before), markdown::write(&after));
+    assert_eq!(markdown::write(&before, &links), markdown::write(&after, &store.links().await.unwrap()));
     // Twice takes in nothing new; an edited quotation is another text.
     let again = markdown::read(&page).unwrap();
     assert!(store.import_records(again, Origin::Direct, person(), at(21)).await.unwrap().is_empty());

@@ -486,3 +486,21 @@ fn the_next_start_says_which_it_was() {
     }
     assert_eq!(said.into_iter().collect::<Vec<_>>(), ["finished", "undone"]);
 }
+
+#[test]
+fn what_its_owner_put_there_between_two_deployments_comes_back() {
+    let world = World::new();
+    world.deploy().unwrap();
+    world.back(rollback::INITIAL).unwrap();
+    assert!(!world.seen().contains_key("project/AGENTS.md"));
+    world.write("project/AGENTS.md", "mine\n");
+    let adopted = world.deploy().unwrap();
+    world.write("repo/modules/base/AGENTS.md", "be kinder\n");
+    world.deploy().unwrap();
+    world.back(rollback::INITIAL).unwrap();
+    assert_eq!(world.read("project/AGENTS.md"), "mine\n");
+    world.back(&adopted.snapshot_id).unwrap();
+    assert_eq!(world.read("project/AGENTS.md"), "be kind\n");
+    world.back(rollback::INITIAL).unwrap();
+    assert_eq!(world.read("project/AGENTS.md"), "mine\n");
+}

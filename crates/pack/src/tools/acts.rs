@@ -5,7 +5,8 @@ use countersign_core::plan::{Preview, PreviewSource};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Given, Tools};
+use super::arguments::arguments;
+use super::{Given, Tools, command_name};
 use crate::deploy::Confirmed;
 use crate::doctor::{self, Mend};
 use crate::evolve;
@@ -23,6 +24,10 @@ use crate::{diff, views};
 
 impl Tools {
     pub(super) async fn answer(&self, tool: &str, members: &Map<String, Value>) -> Outcome<Reply> {
+        // Whatever else is wrong with it: what changes something and was not agreed to is said to be just that.
+        if lacks_yes(tool, members) {
+            return Err(self.unconfirmed(tool, members).await);
+        }
         let given = Given::read(tool, members, &self.place)?;
         let tended = blocking({
             let place = given.place.clone();
@@ -70,9 +75,6 @@ impl Tools {
 
     /// Phase 2: the plan that was shown, or nothing.
     async fn deploy_apply(&self, given: Given) -> Outcome<Reply> {
-        if !given.says("yes") {
-            return Err(self.unconfirmed("deploy_apply", &given, "deploy --apply").await);
-        }
         if given.says("dry_run") {
             return blocking(move || Ok(Reply::new(planned(&take(&given)?)))).await;
         }
@@ -104,9 +106,6 @@ impl Tools {
     }
 
     async fn rollback(&self, given: Given) -> Outcome<Reply> {
-        if !given.says("yes") {
-            return Err(self.unconfirmed("rollback", &given, "rollback").await);
-        }
         let to = given.text("to").unwrap_or_default().to_owned();
         let arguments = given.as_given()?;
         self.governed("rollback", &arguments, move || views::rollback(&given.place, &to, &Real)).await
@@ -128,9 +127,6 @@ impl Tools {
             })
             .await;
         }
-        if !given.says("yes") {
-            return Err(self.unconfirmed("evolve_propose", &given, "evolve propose").await);
-        }
         let arguments = given.as_given()?;
         self.governed("evolve_propose", &arguments, move || {
             views::propose(&given.place, &given.selection, &request, &Real)
@@ -146,9 +142,6 @@ impl Tools {
             })
             .await;
         }
-        if !given.says("yes") {
-            return Err(self.unconfirmed("evolve_restore", &given, "evolve restore").await);
-        }
         let arguments = given.as_given()?;
         self.governed("evolve_restore", &arguments, move || {
             let survey = take(&given)?;
@@ -158,9 +151,10 @@ impl Tools {
     }
 
     /// The refusal of a change nobody said yes to, which is in the ledger too.
-    async fn unconfirmed(&self, tool: &str, given: &Given, command: &str) -> Stop {
-        match given.as_given() {
-            Ok(arguments) => self.line.note_call(tool, &arguments, unconfirmed(command)).await,
+    async fn unconfirmed(&self, tool: &str, members: &Map<String, Value>) -> Stop {
+        let stop = unconfirmed(command_name(tool, members).map_or(tool, |name| name.id));
+        match arguments(&Value::Object(members.clone())) {
+            Ok(arguments) => self.line.note_call(tool, &arguments, stop).await,
             Err(stop) => stop,
         }
     }
@@ -180,6 +174,16 @@ impl Tools {
                 Ok(work()?.warn(recovered.iter().map(crate::apply::Recovery::message).collect()))
             })
             .await
+    }
+}
+
+/// Whether a call would change something and nobody said yes to it. Only `true` is a yes.
+fn lacks_yes(tool: &str, members: &Map<String, Value>) -> bool {
+    let says = |name: &str| members.get(name) == Some(&Value::Bool(true));
+    match tool {
+        "deploy_apply" | "rollback" => !says("yes"),
+        "evolve_propose" | "evolve_restore" => !says("yes") && !says("dry_run"),
+        _ => false,
     }
 }
 

@@ -89,7 +89,7 @@ fn absolute(path: &std::path::Path) -> String {
 }
 
 /// Arguments from a value of ours.
-fn arguments(value: &Value) -> Outcome<Arguments> {
+pub(super) fn arguments(value: &Value) -> Outcome<Arguments> {
     Arguments::parse(value.to_string().as_bytes()).map_err(|error| {
         Refusal::new(Code::ArgumentsInvalid, error.to_string()).because("arguments_not_strict").into()
     })

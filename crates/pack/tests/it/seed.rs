@@ -74,6 +74,8 @@ async fn deploy_apply_without_yes_is_refused() {
         json!({"yes": false}),
         json!({"confirm_token": "x"}),
         json!({"yes": false, "dry_run": true}),
+        json!({"yes": "true"}),
+        json!({"yes": 1, "target": "nowhere", "bogus": []}),
     ] {
         let envelope = call(&tools, "deploy_apply", arguments).await;
         assert_eq!(code(&envelope), "E_CONFIRM_REQUIRED");
@@ -82,6 +84,8 @@ async fn deploy_apply_without_yes_is_refused() {
     }
     for (tool, arguments) in [
         ("rollback", json!({"to": "1"})),
+        ("rollback", json!({})),
+        ("evolve_restore", json!({"yes": null})),
         ("evolve_propose", json!({})),
         ("evolve_restore", json!({"yes": false})),
     ] {

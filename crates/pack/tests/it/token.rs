@@ -97,3 +97,45 @@ async fn every_change_and_every_refusal_is_in_the_ledger() {
     );
     assert!(!format!("{rows:?}").contains(token.as_str().unwrap()), "no row holds a token");
 }
+
+#[tokio::test]
+async fn looking_again_and_again_is_no_offence_and_only_the_oldest_tokens_go() {
+    let world = World::new();
+    let tools = world.tools().await;
+    let mut tokens = Vec::new();
+    for round in 0..25 {
+        world.write("repo/modules/base/AGENTS.md", &format!("round {round}\n"));
+        let shown = call(&tools, "deploy", json!({})).await;
+        assert_eq!(shown["ok"], true, "{round}: {shown:#}");
+        tokens.push(shown["data"]["confirm_token"].clone());
+    }
+    let with = |token: &serde_json::Value| json!({"yes": true, "confirm_token": token});
+    let oldest = call(&tools, "deploy_apply", with(&tokens[0])).await;
+    assert_eq!(code(&oldest), "E_PLAN_CANCELLED");
+    let stale = call(&tools, "deploy_apply", with(&tokens[23])).await;
+    assert_eq!(code(&stale), "E_CONFIRM_TOKEN_MISMATCH", "{stale:#}");
+    let newest = call(&tools, "deploy_apply", with(&tokens[24])).await;
+    assert_eq!(newest["data"]["applied"], true, "{newest:#}");
+}
+
+#[tokio::test]
+async fn what_was_changed_has_a_row_of_the_kind_pack_and_what_was_not_has_none() {
+    let world = World::new();
+    let line = world.line_with(countersign_pack::line::TOKEN_LIFE).await;
+    let tools = Tools::new(line.clone(), world.place());
+    let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();
+    let applied = call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
+    let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();
+    call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
+    call(&tools, "evolve_restore", json!({"yes": true})).await;
+    call(&tools, "rollback", json!({"to": "initial", "yes": true})).await;
+    line.store().flush().await.unwrap();
+    let filter = Filter { kind: Some(RowKind::Pack), ..Filter::default() };
+    let mut rows = line.store().activity(filter).await.unwrap().rows;
+    rows.reverse();
+    let told: Vec<String> = rows.iter().map(|row| row.tool.as_ref().unwrap().to_string()).collect();
+    assert_eq!(told, ["deploy_apply", "rollback"]);
+    let detail = rows[0].detail.as_ref().unwrap().value();
+    assert_eq!(detail["snapshot_id"], applied["data"]["snapshot_id"], "{detail}");
+    assert!(rows[0].plan_id.is_some() && rows[0].status == RowStatus::Success);
+}

@@ -137,6 +137,15 @@ impl Store {
         .await
     }
 
+    /// Every link, oldest first.
+    pub async fn links(&self) -> Result<Vec<Link>, StoreFault> {
+        let sql = format!("SELECT {COLUMNS} FROM memory_links ORDER BY id");
+        self.read(move |view| {
+            view.query(&sql, &[])?.into_iter().map(|mut found| decode(&mut found)).collect()
+        })
+        .await
+    }
+
     /// The links from and to a record, oldest first; at most a hundred.
     pub async fn links_of(&self, id: &str) -> Result<Vec<Link>, StoreFault> {
         let values = cells![id];

@@ -301,8 +301,8 @@ impl Ctx {
         self.0.bound.as_ref()
     }
 
-    /// The client no longer wants the reply.
-    pub(crate) fn cancel(&self) {
+    /// The client no longer wants what it asked for.
+    pub fn cancel(&self) {
         self.0.cancelled.raise();
     }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use countersign_core::memory::RecordKind;
 use countersign_core::refusal::{Code, Refusal};
+use countersign_memory::markdown::Linked;
 use countersign_memory::{legacy, markdown};
 use countersign_store::memory::{Holding, NewProposal, NewRecord, Origin, Proposed, Record, RecordQuery};
 use countersign_store::{Store, StoreUrl};
@@ -46,8 +47,11 @@ pub(crate) struct Import {
 
 /// Writes everything as one page.
 pub(crate) fn export(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
-    let found = records::with(url, async |store| all(&store, url).await)?;
-    let page = markdown::write(&found);
+    let (found, links) = records::with(url, async |store| {
+        let links = store.links().await.map_err(|fault| records::trouble(&fault, url))?;
+        Ok((all(&store, url).await?, links))
+    })?;
+    let page = markdown::write(&found, &links);
     let answer = Answer::default().with("records", found.len());
     match &args.out {
         Some(path) => {
@@ -96,6 +100,7 @@ async fn all(store: &Store, url: &StoreUrl) -> Result<Vec<Record>, Trouble> {
 struct Brought {
     records: Vec<NewRecord>,
     proposals: Vec<NewProposal>,
+    links: Vec<Linked>,
     origin: Origin,
     warnings: Vec<String>,
 }
@@ -122,6 +127,13 @@ pub(crate) fn import(args: &Import, url: &StoreUrl, voice: Voice) -> Outcome {
                 proposed += 1;
             }
         }
+        let mut linked = 0;
+        for link in brought.links {
+            // Linked so already, or one of the two is not here: nothing to do.
+            let made =
+                store.link_records(&link.source, &link.target, link.relation, actor.clone(), now).await;
+            linked += usize::from(made.map_err(fault)?.is_ok());
+        }
         let known = count - ids.len();
         let mut text = format!(
             "{} {} as {}",
@@ -132,6 +144,9 @@ pub(crate) fn import(args: &Import, url: &StoreUrl, voice: Voice) -> Outcome {
         if known > 0 {
             text.push_str(&format!("; {known} were there already"));
         }
+        if linked > 0 {
+            text.push_str(&format!("; {} between them", plural(linked, "link")));
+        }
         if proposed > 0 {
             text.push_str(&format!("; {} wait for a decision", plural(proposed, "proposal")));
         }
@@ -140,6 +155,7 @@ pub(crate) fn import(args: &Import, url: &StoreUrl, voice: Voice) -> Outcome {
             .with("imported", ids.len())
             .with("skipped", known)
             .with("proposals", proposed)
+            .with("links", linked)
             .with("ids", ids);
         answer.warnings = person.warnings;
         answer.warnings.extend(brought.warnings);
@@ -162,6 +178,7 @@ fn read(args: &Import, now: Timestamp) -> Result<Brought, Trouble> {
         return Ok(Brought {
             records: legacy.records,
             proposals: legacy.proposals,
+            links: Vec::new(),
             origin: Origin::Legacy,
             warnings: warnings.into_iter().collect(),
         });
@@ -173,5 +190,6 @@ fn read(args: &Import, now: Timestamp) -> Result<Brought, Trouble> {
     if records.is_empty() {
         return Err(refused("there is no record in it".to_owned()));
     }
-    Ok(Brought { records, proposals: Vec::new(), origin: Origin::Direct, warnings: Vec::new() })
+    let links = markdown::links(&page);
+    Ok(Brought { records, proposals: Vec::new(), links, origin: Origin::Direct, warnings: Vec::new() })
 }

@@ -1,6 +1,7 @@
 //! What each command does: a survey and a look, or a change that is asked for, written in the ledger, and then done.
 
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use countersign_core::call::Arguments;
 use countersign_core::record::Source;
@@ -11,7 +12,7 @@ use countersign_pack::desired::Selection;
 use countersign_pack::doctor::{self, Mend};
 use countersign_pack::evolve;
 use countersign_pack::explain::{self, ExplainKind};
-use countersign_pack::line::{Line, TOKEN_LIFE, unconfirmed};
+use countersign_pack::line::{Line, unconfirmed};
 use countersign_pack::overlay::Layer;
 use countersign_pack::place::Place;
 use countersign_pack::plan::{Adopt, Plan};
@@ -35,12 +36,14 @@ use crate::output::{Format, Progress, Voice};
 pub(super) struct Act<'a> {
     pub(super) pack: &'a Pack,
     pub(super) place: &'a Place,
+    /// How long a token lives.
+    pub(super) life: Duration,
     pub(super) voice: Voice,
 }
 
 /// Does what was typed.
-pub(super) fn act(pack: &Pack, place: &Place, voice: Voice) -> Told {
-    let act = Act { pack, place, voice };
+pub(super) fn act(pack: &Pack, place: &Place, life: Duration, voice: Voice) -> Told {
+    let act = Act { pack, place, life, voice };
     // What a crash left half done comes first; a dry run leaves even that.
     let tended = if pack.dry_run { None } else { lock::tend(place)? };
     let (text, reply) = act.run()?;
@@ -62,7 +65,7 @@ impl Act<'_> {
             Command::Evolve { evolve } => self.evolve(evolve),
             Command::Rollback { to } => self.rollback(to),
             Command::Overlay { overlay } => self.overlay(overlay),
-            Command::Mcp { mcp: Mcp::Serve { session } } => mcp::serve(self.place, session),
+            Command::Mcp { mcp: Mcp::Serve { session } } => mcp::serve(self.place, session, self.life),
             Command::Help { markdown } => Ok(registry::help(*markdown)),
             Command::Schema => Ok(registry::schema()),
             Command::Completions { shell } => Ok(registry::completions(*shell)),
@@ -339,7 +342,7 @@ impl Act<'_> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Stop::broken("start", error))?;
         runtime.block_on(async {
-            let line = line(self.place, Role::Human, "cli", Source::Cli).await?;
+            let line = line(self.place, Role::Human, "cli", Source::Cli, self.life).await?;
             let opened = line.open(tool, &arguments, Timestamp::now()).await?;
             let mut progress = Progress::begin(self.voice, "working");
             progress.during(line.conduct(opened, work)).await
@@ -355,11 +358,17 @@ pub(super) enum Ask {
 }
 
 /// A line to the pack's own records.
-pub(super) async fn line(place: &Place, role: Role, session: &str, source: Source) -> Outcome<Line> {
+pub(super) async fn line(
+    place: &Place,
+    role: Role,
+    session: &str,
+    source: Source,
+    life: Duration,
+) -> Outcome<Line> {
     let folder = place.state();
     std::fs::create_dir_all(&folder).map_err(|error| Stop::io("make", &folder, &error))?;
     let url = StoreUrl::file(folder.join("countersign.db"));
     let store =
         Store::connect(&url, ConnectOptions::default()).await.map_err(|fault| Stop::from(fault.refusal()))?;
-    Line::new(store, role, session, source, TOKEN_LIFE)
+    Line::new(store, role, session, source, life)
 }

@@ -418,10 +418,14 @@ impl Pack {
         }
     }
 
+    /// Whether it serves agents.
+    pub(super) fn serves(&self) -> bool {
+        matches!(self.command, Command::Mcp { .. })
+    }
+
     /// A server's stdout is the protocol's: there is no envelope to print.
     pub(super) fn not_with_json(&self, voice: Voice) -> Option<Trouble> {
-        let serves = matches!(self.command, Command::Mcp { .. });
-        (serves && voice.format == Format::Json).then(|| {
+        (self.serves() && voice.format == Format::Json).then(|| {
             let message = "`mcp serve` speaks MCP on stdout and can't print an envelope there";
             Trouble::usage("argument_conflict", message, "countersign pack mcp serve")
         })

@@ -2,6 +2,7 @@
 //! stderr.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_core::record::Source;
 use countersign_core::role::Role;
@@ -16,27 +17,34 @@ use countersign_wire::serve::{
     Tag, serve_line,
 };
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{Told, act};
 
 /// The versions whose name we answer with; anything else is answered with the first.
 const SPOKEN: [&str; 4] = ["2025-06-18", "2025-03-26", "2025-11-25", "2026-07-28"];
 
+/// How much of a line is looked at before it is passed on.
+const PIECE: u64 = 1 << 20;
+
 /// Serves until the client closes the line.
-pub(super) fn serve(place: &Place, session: &str) -> Told {
+pub(super) fn serve(place: &Place, session: &str, life: Duration) -> Told {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| Stop::broken("start", error))?;
     let served = runtime.block_on(async {
-        let line = act::line(place, Role::Agent, session, Source::Mcp).await?;
+        let line = act::line(place, Role::Agent, session, Source::Mcp, life).await?;
         let desk = Arc::new(Desk { tools: Tools::new(line, place.clone()) });
         let options = StdioOptions::new(ServeOptions::new(SealKey::random()), SessionId::new(session));
         let (mut inner, outer) = tokio::io::duplex(64 * 1024);
         let reading = tokio::spawn(async move {
             let mut lines = BufReader::new(tokio::io::stdin());
-            let mut line = Vec::new();
-            while lines.read_until(b'\n', &mut line).await? > 0 {
-                inner.write_all(&settled(&line)).await?;
+            let (mut line, mut goes_on) = (Vec::new(), false);
+            // An opening fits into one piece; a longer line passes piece by piece, and the wire says that it is too long.
+            while (&mut lines).take(PIECE).read_until(b'\n', &mut line).await? > 0 {
+                let is_whole = line.ends_with(b"\n");
+                let piece = if is_whole && !goes_on { settled(&line) } else { line.clone() };
+                inner.write_all(&piece).await?;
+                goes_on = !is_whole;
                 line.clear();
             }
             inner.shutdown().await

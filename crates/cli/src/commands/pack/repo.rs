@@ -47,7 +47,7 @@ impl Act<'_> {
         }
         // The repo is the project here: whoever works on it finds the commands in it.
         let inside = Place { cwd: self.place.repo.clone(), ..self.place.clone() };
-        let within = Act { pack: self.pack, place: &inside, voice: self.voice };
+        let within = Act { pack: self.pack, place: &inside, life: self.life, voice: self.voice };
         let installed = within.install(Scope::Project, Adopt::Refused)?;
         simply(Ok(made.with("bootstrap", installed.data).warn(installed.warnings)))
     }

@@ -149,3 +149,40 @@ fn a_deployment_over_the_line_and_across_a_restart() {
     assert!(!world.work().join("AGENTS.md").exists());
     server.end();
 }
+
+/// The same engine as everywhere else: how long a token lives is what the configuration says.
+#[test]
+fn tokens_live_as_long_as_the_configuration_says() {
+    let world = packed();
+    world.write("countersign.toml", "[confirm]\nttl = \"1s\"\n");
+    let mut server = Server::start(&world);
+    let token = server.call("deploy", &json!({}))["data"]["confirm_token"].clone();
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let late = server.call("deploy_apply", &json!({"yes": true, "confirm_token": token}));
+    assert_eq!(late["errors"][0]["code"], "E_CONFIRM_TOKEN_EXPIRED", "{late:#}");
+    assert!(late["errors"][0]["details"]["next_actions"].is_array());
+    server.end();
+    // One that lies around and is broken is no reason not to serve; one that is named is.
+    world.write("countersign.toml", "[confirm]\nttl = 5\n");
+    Server::start(&world).end();
+    let named = world.run(&["pack", "mcp", "serve", "--config", "countersign.toml"]);
+    assert_eq!(named.code, Some(3), "{named}");
+}
+
+/// A line that is too long is refused piece by piece, and the server goes on.
+#[test]
+fn a_line_without_end_is_refused_and_the_next_one_is_not() {
+    let world = packed();
+    let mut server = Server::start(&world);
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..17 {
+        server.to.as_mut().unwrap().write_all(&piece).unwrap();
+    }
+    writeln!(server.to.as_mut().unwrap()).unwrap();
+    let mut line = String::new();
+    server.from.read_line(&mut line).unwrap();
+    let refused: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(refused["error"]["code"], -32600, "{line}");
+    assert_eq!(server.call("plan", &json!({}))["ok"], true);
+    server.end();
+}

@@ -76,8 +76,12 @@ fn a_deployment_is_shown_agreed_to_once_and_recorded() {
         );
         // Somebody else's file: nobody is asked before that is agreed to by name.
         let unadopted = first(&mut scene, &line, "deploy_apply", &json!({}));
-        assert_eq!(unadopted.code(), Some("E_PREVIEW_FAILED"), "{}", unadopted.text);
-        assert!(unadopted.text.contains("E_ADOPT_CONFIRM_REQUIRED"), "{}", unadopted.text);
+        assert_eq!(unadopted.code(), Some("E_ADOPT_CONFIRM_REQUIRED"), "{}", unadopted.text);
+        let details = &unadopted.result()["structuredContent"]["errors"][0]["details"];
+        assert_eq!(
+            (&details["reason_code"], &details["next_actions"], &details["adopt_updates"]),
+            (&json!("adopt_confirm_required"), &json!(["retry_with_adopt"]), &json!(1))
+        );
         let args = json!({"adopt": true});
         let asked = first(&mut scene, &line, "deploy_apply", &args);
         let seen = shown(&asked);
@@ -113,14 +117,18 @@ fn a_deployment_is_shown_agreed_to_once_and_recorded() {
         assert_eq!(back.result()["structuredContent"]["data"]["rolled_back_to"], "initial", "{}", back.text);
         assert_eq!(scene.world.read("AGENTS.md"), "mine\n");
         let unknown = first(&mut scene, &line, "rollback", &json!({"to": "42"}));
-        assert!(unknown.text.contains("E_SNAPSHOT_NOT_FOUND"), "{}", unknown.text);
+        assert_eq!(unknown.code(), Some("E_SNAPSHOT_NOT_FOUND"), "{}", unknown.text);
 
         let rows = scene.rows();
         for tool in ["deploy_apply", "rollback"] {
-            let of = |status: &str| {
-                rows.iter().filter(|row| row["tool"] == tool && row["status"] == status).count()
+            let of = |kind: &str, status: &str| {
+                let like =
+                    |row: &&Value| row["kind"] == kind && row["tool"] == tool && row["status"] == status;
+                rows.iter().filter(like).count()
             };
-            assert_eq!((of("pending"), of("allowed"), of("success")), (1, 1, 1), "{tool}: {rows:#?}");
+            let calls = (of("call", "pending"), of("call", "allowed"), of("call", "success"));
+            assert_eq!(calls, (1, 1, 1), "{tool}: {rows:#?}");
+            assert_eq!(of("pack", "success"), 1, "{tool}: {rows:#?}");
         }
         scene.finish(vec![line]);
     });

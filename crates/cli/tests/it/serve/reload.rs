@@ -77,3 +77,18 @@ fn lists_follow_the_rules() {
         scene.finish(vec![line]);
     });
 }
+
+/// Another name for one of our own tools is news like any other.
+#[test]
+fn lists_follow_the_aliases() {
+    let mut scene = Scene::open_with(Way::StdioLegacy, "router", "", &[]);
+    let line = scene.line(Host::None);
+    let lists = |line: &super::client::Client| line.tools().iter().any(|tool| tool["name"] == "our_mode");
+    assert!(!lists(&line));
+    scene.reconfigure("[gateway]\naliases = { our_mode = \"set_mode\" }\n");
+    assert!(lists(&line));
+    let told =
+        line.notes().iter().filter(|note| note["method"] == "notifications/tools/list_changed").count();
+    assert_eq!(told, 1, "{:?}", line.notes());
+    scene.finish(vec![line]);
+}

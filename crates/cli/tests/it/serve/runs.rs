@@ -18,6 +18,11 @@ effect = "read"
 run = ["sh", "-c", "for i in 1 2 3 4; do echo step $i; sleep 0.4; done"]
 
 [[upstreams.u.tools]]
+name = "linger"
+effect = "read"
+run = ["sh", "-c", "echo $$ > lingering; sleep 300"]
+
+[[upstreams.u.tools]]
 name = "build"
 effect = "read"
 background = true
@@ -85,8 +90,12 @@ fn run(client: &Client, id: &str, more: &Value) -> Value {
     given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let reply = client.call("get_run", &given.to_string());
     let data = reply.data();
-    assert_eq!((&data["run_id"], &data["state"]), (&data["run"]["run_id"], &data["run"]["state"]));
-    data["run"].clone()
+    let run = data["run"].clone();
+    // The run's fields stand in the answer itself as well.
+    for (name, value) in run.as_object().unwrap() {
+        assert_eq!(&data[name], value, "{data:#}");
+    }
+    run
 }
 
 /// The progress that came for a token, in order.
@@ -175,6 +184,75 @@ fn runs_are_tasks_where_a_call_asks_for_one() {
         drop(client);
         gateway.end(if way.is_http() { End::Asked } else { End::Closed });
     }
+}
+
+/// 2025-11-25: a call that takes its time answers at once with its task, tells when it is over, and can be called off.
+#[test]
+fn a_call_that_takes_its_time_is_a_task_at_once() {
+    let world = world();
+    let (gateway, client) = open(&world, Way::StdioLegacy);
+    let create = |arguments: Value| {
+        let params = json!({"name": "call_tool_read", "arguments": arguments, "task": {}});
+        let start = Instant::now();
+        let reply = client.request("tools/call", Some("call_tool_read"), &params.to_string());
+        assert!(start.elapsed() < Duration::from_millis(1_400), "{:?}", start.elapsed());
+        let task = reply.result()["task"].clone();
+        assert_eq!(task["status"], "working", "{}", reply.text);
+        task["taskId"].as_str().unwrap().to_owned()
+    };
+    let about = |method: &str, id: &str| client.request(method, None, &json!({"taskId": id}).to_string());
+    let told = |id: &str| -> Vec<Value> {
+        let notes = client.notes().into_iter();
+        let own = notes.filter(|note| note["method"] == "notifications/tasks/status");
+        own.map(|note| note["params"].clone()).filter(|task| task["taskId"] == id).collect()
+    };
+    // The command writes for 1.6 seconds.
+    let id = create(asked("read", "count", &json!({})));
+    assert_eq!(about("tasks/get", &id).result()["status"], "working");
+    let listed = client.request("tasks/list", None, "{}");
+    assert_eq!(listed.result()["tasks"][0]["taskId"], id, "{}", listed.text);
+    assert_eq!(told(&id), Vec::<Value>::new());
+    let result = about("tasks/result", &id);
+    assert!(result.text.contains("step 4"), "{}", result.text);
+    assert_eq!(result.result()["_meta"]["io.modelcontextprotocol/related-task"]["taskId"], id);
+    assert_eq!(about("tasks/get", &id).result()["status"], "completed");
+    let start = Instant::now();
+    while told(&id).is_empty() && start.elapsed() < PATIENCE {
+        client.call("get_status", "{}");
+    }
+    assert_eq!(told(&id)[0]["status"], "completed");
+    // Called off: it ends as that, and nothing of it is left.
+    let id = create(asked("read", "linger", &json!({})));
+    let cancelled = about("tasks/cancel", &id);
+    assert_eq!(cancelled.result()["status"], "cancelled", "{}", cancelled.text);
+    assert_eq!(about("tasks/get", &id).result()["status"], "cancelled");
+    assert_eq!(about("tasks/cancel", &id).frame["error"]["code"], -32602);
+    assert!(about("tasks/result", &id).frame["error"].is_object());
+    let pid = world.read("lingering").trim().to_owned();
+    let start = Instant::now();
+    while is_alive(&pid) && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!is_alive(&pid));
+    // A run tells when it is over as well; and what was refused has failed.
+    let begun = begin_task(&client, "break");
+    let start = Instant::now();
+    while told(&begun).is_empty() && start.elapsed() < PATIENCE {
+        client.call("get_status", "{}");
+    }
+    assert_eq!(told(&begun)[0]["status"], "failed");
+    let params =
+        json!({"name": "call_tool_read", "arguments": asked("read", "nowhere", &json!({})), "task": {}});
+    let refused = client.request("tools/call", Some("call_tool_read"), &params.to_string());
+    assert_eq!(refused.result()["task"]["status"], "failed", "{}", refused.text);
+    drop(client);
+    gateway.end(End::Closed);
+}
+
+fn begin_task(client: &Client, tool: &str) -> String {
+    let params = json!({"name": "call_tool_read", "arguments": asked("read", tool, &json!({})), "task": {}});
+    let reply = client.request("tools/call", Some("call_tool_read"), &params.to_string());
+    reply.result()["task"]["taskId"].as_str().unwrap().to_owned()
 }
 
 /// The stateless era: a client that declares the extension gets its run as a task, anyone else the run's id.
