@@ -150,8 +150,13 @@ fn target(arguments: &Value) -> Option<Value> {
         .filter_map(|name| arguments.get(name).map(|value| ((*name).to_owned(), value.clone())))
         .filter(|(_, value)| value.is_string() || value.is_number())
         .collect();
-    if !found.is_empty() {
-        return Some(Value::Object(found));
+    (!found.is_empty()).then_some(Value::Object(found))
+}
+
+/// What the call is about, for whoever can't see its arguments beside it.
+pub(crate) fn about(arguments: &Value) -> Option<Value> {
+    if let Some(found) = target(arguments) {
+        return Some(found);
     }
     // Otherwise its first short word or number: a thing is mostly named before what happens to it.
     let is_short = |value: &Value| value.is_number() || value.as_str().is_some_and(|text| text.len() <= 200);
@@ -177,7 +182,7 @@ mod tests {
             (json!({"ecosystem": "demo", "path": "a"}), Some(json!({"path": "a"}))),
             (json!({"force": true}), None),
         ] {
-            assert_eq!(target(&arguments), expect);
+            assert_eq!(about(&arguments), expect);
         }
     }
 

@@ -210,12 +210,26 @@ fn a_folder_that_can_not_be_written_is_said_by_its_code() {
     let folder = world.home().join(".codex");
     std::fs::create_dir(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o555)).unwrap();
-    // Whoever may write anywhere is not stopped by permissions.
+    // Whoever may write anywhere is not stopped by permissions, and becomes nobody for this.
     let all_mighty = std::fs::write(folder.join("probe"), "").is_ok();
-    let refused = pack(&world, &["deploy", "--apply", "--yes", "--json"]);
-    if !all_mighty {
-        assert_eq!(code(&refused.envelope()), "E_IO_PERMISSION_DENIED", "{refused}");
-        assert!(!world.work().join(".claude/commands/go.md").exists(), "what was done before is undone");
-    }
+    let room = world.work().parent().unwrap().to_path_buf();
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let deploy = ["pack", "deploy", "--apply", "--yes", "--json"];
+    let output = if all_mighty {
+        let given = std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(&room).status();
+        assert!(given.unwrap().success());
+        let mut command = world.command("setpriv");
+        let Ok(output) = command.args(nobody).arg(binary()).args(deploy).output() else {
+            println!("skipped: there is no setpriv to become somebody else with");
+            return;
+        };
+        output
+    } else {
+        world.countersign(&deploy).output().unwrap()
+    };
+    let refused = world.transcript("deploy", output);
+    assert_eq!(code(&refused.envelope()), "E_IO_PERMISSION_DENIED", "{refused}");
+    assert_eq!(refused.code, Some(3));
+    assert!(!world.work().join(".claude/commands/go.md").exists(), "what was done before is undone");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -179,7 +179,7 @@ impl Explanation {
         let name = draft.call.name.to_string();
         let effect = draft.classified.effect;
         let message = format!("mode is ask: `{name}` is a {effect} tool and was not run");
-        let target = draft.computed_preview().shown.get("target").cloned();
+        let target = crate::preview::about(&draft.record.arguments);
         let again = match draft.call.door {
             Door::Router(_) => Variant::for_effect(effect).call_tool().to_owned(),
             Door::Direct => "the same call".to_owned(),

@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
-use crate::world::{World, agent, person};
+use crate::world::{On, World, agent, on_both, person};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn hostile_content_is_stored_found_and_inert() {
-    let world = World::new().await;
+on_both!(hostile_content_is_stored_found_and_inert);
+
+async fn hostile_content_is_stored_found_and_inert(on: On) {
+    let world = World::on(on).await;
     let long = format!("{} needle", "haystack ".repeat(120_000));
     let texts = [
         ("'; DROP TABLE memory_records; SELECT 'gotcha", "gotcha"),

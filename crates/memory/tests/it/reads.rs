@@ -3,7 +3,19 @@
 use countersign_store::memory::content_hash;
 use serde_json::{Value, json};
 
-use crate::world::{World, agent, at, person};
+use crate::world::{On, World, agent, at, on_both, person};
+
+on_both!(
+    proposed_and_rejected_records_never_appear_in_any_agent_read,
+    the_nearest_place_comes_first,
+    answers_are_bounded_and_the_same_every_time,
+    a_route_has_its_scores_and_every_fetch_ref_resolves,
+    exploring_stays_in_the_project,
+    storing_says_how_sure_it_is_and_answers_duplicates_cleanly,
+    two_agents_on_one_path_are_told,
+    a_reviewer_sees_evidence_similar_records_and_contradictions,
+    expiry_runs_by_itself
+);
 
 const ROOMS: &str = "[[rooms]]\nname = \"auth\"\nsummary = \"Sign-in and session tokens\"\nfiles = [\"src/auth/**\"]\n\
      entry_points = [\"src/auth/mod.rs\"]\n\n[[rooms]]\nname = \"billing\"\nsummary = \"Invoices\"\nfiles = [\"src/billing/**\"]\n";
@@ -17,9 +29,8 @@ fn contents(data: &Value) -> Vec<&str> {
 }
 
 /// Every agent read, with the id put wherever an id goes: what is proposed or rejected is in none of them.
-#[tokio::test(flavor = "multi_thread")]
-async fn proposed_and_rejected_records_never_appear_in_any_agent_read() {
-    let world = World::new().await;
+async fn proposed_and_rejected_records_never_appear_in_any_agent_read(on: On) {
+    let world = World::on(on).await;
     world.write("rooms.toml", ROOMS).write("src/auth/mod.rs", "fn sign_in() {}\n");
     let mut hidden = Vec::new();
     for (kind, secret) in
@@ -76,9 +87,8 @@ async fn proposed_and_rejected_records_never_appear_in_any_agent_read() {
     assert_eq!(contents(&data), ["zebra crossings are striped"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_nearest_place_comes_first() {
-    let world = World::new().await;
+async fn the_nearest_place_comes_first(on: On) {
+    let world = World::on(on).await;
     world.write("rooms.toml", ROOMS);
     approved(&world, json!({"content": "tokens live an hour", "as": "decision", "scope": "file", "scopePath": "src/auth/token.rs"})).await;
     approved(
@@ -112,9 +122,8 @@ async fn the_nearest_place_comes_first() {
     assert_eq!(brief, chain);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn answers_are_bounded_and_the_same_every_time() {
-    let world = World::new().await;
+async fn answers_are_bounded_and_the_same_every_time(on: On) {
+    let world = World::on(on).await;
     world.write("rooms.toml", ROOMS).write("src/auth/mod.rs", "fn sign_in() {}\n");
     for number in 0..30 {
         let content = format!("token rule {number} {}", "x".repeat(600));
@@ -149,9 +158,8 @@ async fn answers_are_bounded_and_the_same_every_time() {
 }
 
 /// Scores are those of the rule, and every `fetch_ref` leads to what it names.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_route_has_its_scores_and_every_fetch_ref_resolves() {
-    let world = World::new().await;
+async fn a_route_has_its_scores_and_every_fetch_ref_resolves(on: On) {
+    let world = World::on(on).await;
     world
         .write("rooms.toml", ROOMS)
         .write("src/auth/mod.rs", "fn sign_in() {}\n")
@@ -208,9 +216,8 @@ async fn a_route_has_its_scores_and_every_fetch_ref_resolves() {
     assert_eq!(world.no(&agent(), "get_route", json!({})).await.1, "intent is required");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn exploring_stays_in_the_project() {
-    let world = World::new().await;
+async fn exploring_stays_in_the_project(on: On) {
+    let world = World::on(on).await;
     world
         .write("rooms.toml", ROOMS)
         .write("src/auth/mod.rs", "// sign-in\nfn sign_in() {}\n")
@@ -245,9 +252,8 @@ async fn exploring_stays_in_the_project() {
     assert!(broken["warnings"][0].as_str().unwrap().contains("rooms.toml"), "{broken}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn storing_says_how_sure_it_is_and_answers_duplicates_cleanly() {
-    let world = World::new().await;
+async fn storing_says_how_sure_it_is_and_answers_duplicates_cleanly(on: On) {
+    let world = World::on(on).await;
     let data = world.ok(&agent(), "store", json!({"content": "Decision: we use tabs"})).await;
     assert_eq!((&data["as"], &data["classification"]["confidence"]), (&json!("decision"), &json!(0.95)));
     let data = world.ok(&agent(), "store", json!({"content": "We use spaces", "as": "decision"})).await;
@@ -272,9 +278,8 @@ async fn storing_says_how_sure_it_is_and_answers_duplicates_cleanly() {
     assert_eq!(content_hash("abc").len(), 64);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn two_agents_on_one_path_are_told() {
-    let world = World::new().await;
+async fn two_agents_on_one_path_are_told(on: On) {
+    let world = World::on(on).await;
     let mut other = agent();
     other.principal = "agent-2".into();
     let first = world.ok(&agent(), "session_start", json!({"agentType": "codex", "goal": "tokens"})).await;
@@ -295,9 +300,8 @@ async fn two_agents_on_one_path_are_told() {
     assert_eq!(world.no(&agent(), "session_log", kind).await.0, "E_ARGUMENTS_INVALID");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reviewer_sees_evidence_similar_records_and_contradictions() {
-    let world = World::new().await;
+async fn a_reviewer_sees_evidence_similar_records_and_contradictions(on: On) {
+    let world = World::on(on).await;
     let pro = approved(&world, json!({"content": "Retry failed payments twice", "as": "decision"})).await;
     approved(&world, json!({"content": "Buttons are blue", "as": "decision"})).await;
     let arguments = json!({"content": "Never retry failed payments", "as": "decision", "evidence": {"explanation": "double charge"}});
@@ -312,9 +316,8 @@ async fn a_reviewer_sees_evidence_similar_records_and_contradictions() {
     assert!(shown["contradictions"][0]["why"].as_str().unwrap().contains("never"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn expiry_runs_by_itself() {
-    let world = World::new().await;
+async fn expiry_runs_by_itself(on: On) {
+    let world = World::on(on).await;
     let data = world.ok(&agent(), "store", json!({"content": "use tabs", "as": "decision"})).await;
     let late = at(10).checked_add(countersign_memory::PROPOSAL_LIFE).unwrap();
     // Any call will do: nobody has to ask for it.

@@ -9,7 +9,16 @@ use countersign_store::Filter;
 use countersign_store::memory::{AuditFilter, content_hash};
 use serde_json::json;
 
-use crate::world::{World, agent, at, person, said};
+use crate::world::{On, World, agent, at, on_both, person, said};
+
+on_both!(
+    test_mcp_tool_call_mode_enforcement,
+    test_mcp_store_direct_human_mode,
+    test_mcp_approve_reject_human_mode,
+    test_mcp_server_mode_getter,
+    test_add_audit_log_and_get_audit_logs,
+    a_person_may_reword_and_both_texts_are_kept
+);
 
 /// What the seed's matrix says is for people only.
 const ADMIN: [&str; 6] =
@@ -81,9 +90,8 @@ fn test_mcp_tools_list_filtering_by_mode() {
 }
 
 /// Acceptance: an agent that calls `store_direct` gets an explicit error, and the attempt is in the ledger.
-#[tokio::test(flavor = "multi_thread")]
-async fn test_mcp_tool_call_mode_enforcement() {
-    let world = World::new().await;
+async fn test_mcp_tool_call_mode_enforcement(on: On) {
+    let world = World::on(on).await;
     let line = world.line(Role::Agent);
     for tool in ADMIN {
         let denied =
@@ -107,9 +115,8 @@ async fn test_mcp_tool_call_mode_enforcement() {
 }
 
 /// Acceptance: direct records have `authority=approved` and an empty `promoted_from_proposal_id`; always audited.
-#[tokio::test(flavor = "multi_thread")]
-async fn test_mcp_store_direct_human_mode() {
-    let world = World::new().await;
+async fn test_mcp_store_direct_human_mode(on: On) {
+    let world = World::on(on).await;
     let line = world.line(Role::Human);
     let arguments = json!({"content": "Releases are signed", "as": "decision", "scope": "room", "scopePath": "ci", "actorId": "ada"});
     let answer = said(&line, "store_direct", arguments).await.unwrap();
@@ -147,9 +154,8 @@ async fn test_mcp_store_direct_human_mode() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn test_mcp_approve_reject_human_mode() {
-    let world = World::new().await;
+async fn test_mcp_approve_reject_human_mode(on: On) {
+    let world = World::on(on).await;
     let propose = async |content: &str| {
         let data = world.ok(&agent(), "store", json!({"content": content, "as": "decision"})).await;
         data["proposal_id"].as_str().unwrap().to_owned()
@@ -181,16 +187,14 @@ async fn test_mcp_approve_reject_human_mode() {
     assert_eq!(audit[1].metadata["note"], "say \"yes\"");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn test_mcp_server_mode_getter() {
-    let world = World::new().await;
+async fn test_mcp_server_mode_getter(on: On) {
+    let world = World::on(on).await;
     assert_eq!(world.line(Role::Agent).role(), Role::Agent);
     assert_eq!(world.line(Role::Human).role(), Role::Human);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn test_add_audit_log_and_get_audit_logs() {
-    let world = World::new().await;
+async fn test_add_audit_log_and_get_audit_logs(on: On) {
+    let world = World::on(on).await;
     let store = world.memory.store();
     let mut ids = Vec::new();
     for (kind, content) in [("decision", "a b"), ("learning", "c d"), ("decision", "e f")] {
@@ -214,9 +218,8 @@ async fn test_add_audit_log_and_get_audit_logs() {
     assert_eq!(count(one).await, 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_person_may_reword_and_both_texts_are_kept() {
-    let world = World::new().await;
+async fn a_person_may_reword_and_both_texts_are_kept(on: On) {
+    let world = World::on(on).await;
     let data = world
         .ok(&agent(), "store", json!({"content": "use pg", "as": "learning", "rationale": "replicas"}))
         .await;

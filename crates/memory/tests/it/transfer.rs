@@ -5,7 +5,9 @@ use countersign_memory::{legacy, markdown};
 use countersign_store::memory::{Holding, Origin, Record, RecordQuery};
 use serde_json::json;
 
-use crate::world::{World, agent, at, person};
+use crate::world::{On, World, agent, at, on_both, person};
+
+on_both!(what_is_exported_comes_back, a_mind_palace_database_becomes_legacy_approved);
 
 async fn all(world: &World) -> Vec<Record> {
     let query = RecordQuery {
@@ -17,9 +19,8 @@ async fn all(world: &World) -> Vec<Record> {
     world.memory.store().find_records(query).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_exported_comes_back() {
-    let from = World::new().await;
+async fn what_is_exported_comes_back(on: On) {
+    let from = World::on(on).await;
     let texts = [
         "One line",
         "Several\n\n# not a heading\n> not a quote\n**Rationale**\nlines\n",
@@ -45,7 +46,7 @@ async fn what_is_exported_comes_back() {
         !page.contains('\u{1b}') && !page.contains('\u{202e}') && !page.contains('\0'),
         "nothing acts in a page"
     );
-    let to = World::new().await;
+    let to = World::on(on).await;
     let records = markdown::read(&page).unwrap();
     assert_eq!(records.len(), before.len());
     let (ideas, rest): (Vec<_>, Vec<_>) = records.into_iter().partition(|one| one.kind == RecordKind::Idea);
@@ -94,9 +95,8 @@ fn a_page_that_cannot_be_read_says_where() {
     assert!(markdown::read("# nothing here\n").unwrap().is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mind_palace_database_becomes_legacy_approved() {
-    let world = World::new().await;
+async fn a_mind_palace_database_becomes_legacy_approved(on: On) {
+    let world = World::on(on).await;
     let path = world.room.path().join("memory.db");
     let palace = rusqlite::Connection::open(&path).unwrap();
     palace

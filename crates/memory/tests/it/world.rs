@@ -1,4 +1,4 @@
-//! A memory in a temporary store, of a temporary project.
+//! A memory in a temporary store, of a temporary project: on SQLite, and on the PostgreSQL that the environment names.
 
 use countersign_core::call::Arguments;
 use countersign_core::record::Source;
@@ -11,9 +11,84 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Runs each function on both databases. The PostgreSQL half says so when it is left out.
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name($crate::world::On::Sqlite).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                if std::env::var_os("COUNTERSIGN_TEST_POSTGRES").is_none() {
+                    println!("skipped: COUNTERSIGN_TEST_POSTGRES names no server");
+                    return;
+                }
+                super::$name($crate::world::On::Postgres).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both;
+
+/// Which database.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Sqlite,
+    Postgres,
+}
+
 pub(crate) struct World {
     pub(crate) room: TempDir,
     pub(crate) memory: Memory,
+    _schema: Option<Schema>,
+}
+
+/// A schema of its own, gone at the end of the test.
+struct Schema {
+    server: String,
+    name: String,
+}
+
+impl Schema {
+    async fn make(room: &TempDir) -> Self {
+        let server = std::env::var("COUNTERSIGN_TEST_POSTGRES").unwrap();
+        let folder = room.path().file_name().unwrap().to_str().unwrap();
+        let letters: String = folder.chars().filter(char::is_ascii_alphanumeric).collect();
+        let name = format!("m_{}_{}", std::process::id(), letters.to_lowercase());
+        run_on(&server, &format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}")).await;
+        Self { server, name }
+    }
+
+    fn url(&self) -> String {
+        let Self { server, name } = self;
+        let join = if server.contains('?') { '&' } else { '?' };
+        format!("{server}{join}options=-c%20search_path%3D{name}&application_name={name}")
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        let (server, sql) = (self.server.clone(), format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
+        // A runtime of its own: drop can't wait in the test's.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(run_on(&server, &sql));
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+async fn run_on(url: &str, sql: &str) {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    drop(client);
+    driver.await.unwrap().unwrap();
 }
 
 /// Seconds after a fixed moment.
@@ -30,14 +105,26 @@ pub(crate) fn person() -> Actor {
 }
 
 impl World {
-    pub(crate) async fn new() -> Self {
+    pub(crate) async fn on(database: On) -> Self {
         let room = tempfile::tempdir().unwrap();
         std::fs::create_dir(room.path().join("project")).unwrap();
-        let url = StoreUrl::file(room.path().join("store.db"));
-        let options = ConnectOptions { now: Timestamp::UNIX_EPOCH, readers: 1, ..ConnectOptions::default() };
-        let store = Store::connect(&url, options).await.unwrap();
+        let schema = match database {
+            On::Sqlite => None,
+            On::Postgres => Some(Schema::make(&room).await),
+        };
+        let url = match &schema {
+            None => StoreUrl::file(room.path().join("store.db")),
+            Some(schema) => schema.url().parse().unwrap(),
+        };
+        let options = ConnectOptions {
+            now: Timestamp::UNIX_EPOCH,
+            readers: 1,
+            key_file: schema.as_ref().map(|_| room.path().join("store.key")),
+            ..ConnectOptions::default()
+        };
+        let store = Store::connect(&url, options).await.unwrap_or_else(|fault| panic!("{}", fault.inside()));
         let memory = Memory::new(store, room.path().join("project"));
-        Self { room, memory }
+        Self { room, memory, _schema: schema }
     }
 
     /// Writes a file of the project.

@@ -83,6 +83,30 @@ fn a_person_is_shown_the_diff_and_asked() {
     assert!(!plain.contains("\u{1b}[3"), "{plain}");
 }
 
+/// Work that takes its time says that it goes on, where a person watches, and nowhere else.
+#[test]
+fn long_work_shows_that_it_goes_on() {
+    let world = packed();
+    // A git that takes its time.
+    let bin = world.work().join("slow");
+    std::fs::create_dir(&bin).unwrap();
+    let git = bin.join("git");
+    std::fs::write(&git, "#!/bin/sh\nsleep 1\nPATH=${PATH#*:} exec git \"$@\"\n").unwrap();
+    std::fs::set_permissions(&git, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let variables = [("PATH", path.as_str())];
+    let upstream = world.work().join("upstream");
+    std::fs::create_dir(&upstream).unwrap();
+    let made = world.command("git").args(["init", "--quiet", "-b", "main"]).current_dir(&upstream).status();
+    assert!(made.unwrap().success());
+    let url = format!("git:{}#ref=main", upstream.display());
+    assert_eq!(pack(&world, &["add", "prompt", &url, "--id", "prompt:p", "--yes"]).code, Some(0));
+    let Some(shown) = at_terminal(&world, &variables, &["lock", "--yes"], "") else { return };
+    assert!(shown.contains("working · ") && shown.contains(" s"), "{shown}");
+    let piped = world.run_with(&variables, &["pack", "lock", "--yes"]);
+    assert!(!format!("{piped}").contains("working"), "{piped}");
+}
+
 #[test]
 fn under_its_own_name_it_speaks_of_itself() {
     let world = packed();

@@ -162,6 +162,37 @@ async fn docker() {
     insta::assert_snapshot!(table("docker").await);
 }
 
+/// Where one of the programs is installed, it says itself that it knows every command and flag a preset starts it with: each is asked
+/// for its help, which does nothing. Nothing here can reach a cluster, an account or a daemon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_programs_know_every_flag() {
+    for preset in ["kubectl", "gh", "docker"] {
+        let home = tempfile::tempdir().unwrap();
+        let path = std::env::var_os("PATH").unwrap();
+        let ask = |words: &[&str]| {
+            let mut command = std::process::Command::new(preset);
+            command.args(words).env_clear().env("PATH", &path).env("HOME", home.path());
+            let output = command.current_dir(home.path()).stdin(std::process::Stdio::null()).output();
+            output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        if ask(&["--help"]).is_err() {
+            println!("skipped: {preset} is not installed");
+            continue;
+        }
+        let composes =
+            preset == "docker" && !ask(&["compose", "--ansi=never", "version"]).unwrap().contains("unknown");
+        for line in table(preset).await.lines() {
+            let Some((_, words)) = line.split_once('[').filter(|_| line.starts_with("  ")) else { continue };
+            let words: Vec<&str> = words.trim_end_matches(']').split("] [").skip(1).collect();
+            if words.first() == Some(&"compose") && !composes {
+                continue;
+            }
+            let said = ask(&[&words[..], &["--help"]].concat()).unwrap();
+            assert!(!said.contains("unknown"), "{preset} {words:?}: {said}");
+        }
+    }
+}
+
 /// Lines that only tell progress do not count when a preview is compared with the one before; every other line does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_is_no_drift() {
