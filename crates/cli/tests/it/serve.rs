@@ -4,6 +4,7 @@
 mod client;
 mod closed;
 mod desk;
+mod doctor;
 mod ecosystem;
 mod elsewhere;
 mod fidelity;

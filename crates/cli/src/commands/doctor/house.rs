@@ -1,9 +1,10 @@
 //! The house itself: configuration, records, clock, port, page, and every upstream with its tools.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use countersign_core::config::Config;
 use countersign_gateway::catalog::Stand;
 use countersign_gateway::house::House;
 use countersign_gateway::upstreams::Condition;
@@ -38,10 +39,7 @@ pub(super) fn look(args: &Doctor, cli: &Cli, voice: Voice, checks: &mut Vec<Chec
         checks.push(Check::new("configuration", State::Look, message).fix("countersign policy check"));
     }
     records(&blueprint.url, checks);
-    listener(blueprint.config.gateway.listen, "/readyz", "gateway", checks);
-    if let Some(desk) = blueprint.config.desk.listen {
-        listener(desk, "/", "desk", checks);
-    }
+    listening(&blueprint.config, checks);
     if blueprint.config.upstreams.is_empty() {
         let check = Check::new("upstreams", State::Look, "the configuration has no upstream");
         checks.push(check.fix("countersign init, or countersign upstreams add --help"));
@@ -101,31 +99,79 @@ fn records(url: &StoreUrl, checks: &mut Vec<Check>) {
     }
 }
 
-/// Whether an address is free, or answered by us.
-fn listener(address: SocketAddr, path: &str, what: &'static str, checks: &mut Vec<Check>) {
-    const AREA: &str = "listening";
-    match ask(address, path) {
-        Some(200) => {
-            checks.push(Check::new(
-                AREA,
-                State::Good,
-                format!("the {what} answers at http://{address}{path}"),
-            ));
+/// The gateway and the page people decide on, each where it should be.
+fn listening(config: &Config, checks: &mut Vec<Check>) {
+    let scheme = |tls: bool| if tls { "https" } else { "http" };
+    let (gateway, desk) = (&config.gateway, &config.desk);
+    let ours = Listener { address: gateway.listen, scheme: scheme(gateway.tls.is_some()) };
+    let is_there = ours.look("/readyz", "gateway", checks);
+    match desk.listen {
+        Some(address) => {
+            let tls = desk.tls.is_some() || gateway.tls.is_some();
+            Listener { address, scheme: scheme(tls) }.look("/", "desk", checks);
         }
-        Some(status) => {
-            let message = format!("http://{address}{path} answers {status}: it may be another program");
-            checks.push(Check::new(AREA, State::Bad, message).fix("stop it, or write another `listen`"));
+        None if is_there => {
+            ours.look("/", "page", checks);
         }
-        None => match TcpListener::bind(address) {
-            Ok(_) => {
-                let message = format!("{address} is free: the {what} does not listen there now");
-                checks.push(Check::new(AREA, State::Good, message));
+        None => {}
+    }
+}
+
+/// An address that should be free, or answered by us.
+struct Listener {
+    address: SocketAddr,
+    scheme: &'static str,
+}
+
+impl Listener {
+    /// Says what is there; true where it is us, as far as that can be told.
+    fn look(&self, path: &str, what: &'static str, checks: &mut Vec<Check>) -> bool {
+        const AREA: &str = "listening";
+        // Whatever listens everywhere listens here as well.
+        let loopback = match self.address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        };
+        let ip = self.address.ip();
+        let here = if ip.is_unspecified() { loopback } else { ip };
+        let here = SocketAddr::new(here, self.address.port());
+        let url = format!("{}://{here}{path}", self.scheme);
+        let mut say = |state, message: String, fix: Option<&str>| {
+            let check = Check::new(AREA, state, message);
+            checks.push(match fix {
+                Some(fix) => check.fix(fix),
+                None => check,
+            });
+        };
+        if self.scheme == "https" {
+            // Who answers there would have to be asked in TLS, with a certificate that may be nobody's but ours.
+            if TcpStream::connect_timeout(&here, PATIENCE).is_ok() {
+                say(State::Good, format!("somebody listens at {url}, where the {what} should"), None);
+                return false;
             }
-            Err(error) => {
-                let message = format!("{address} can't be listened on: {}", config_file::why(&error));
-                checks.push(Check::new(AREA, State::Bad, message).fix("write another `listen`"));
+        }
+        match ask(here, path) {
+            Some(200) => {
+                say(State::Good, format!("the {what} answers at {url}"), None);
+                return true;
             }
-        },
+            Some(status) => {
+                let message = format!("{url} answers {status}: it may be another program");
+                say(State::Bad, message, Some("stop it, or write another `listen`"));
+            }
+            None => match TcpListener::bind(self.address) {
+                Ok(_) => {
+                    let message = format!("{} is free: the {what} does not listen there now", self.address);
+                    say(State::Good, message, None);
+                }
+                Err(error) => {
+                    let why = config_file::why(&error);
+                    let message = format!("{} can't be listened on: {why}", self.address);
+                    say(State::Bad, message, Some("write another `listen`"));
+                }
+            },
+        }
+        false
     }
 }
 
