@@ -98,6 +98,8 @@ pub struct PlanView {
     pub plan_hash: String,
     /// The tool's definition it is bound to.
     pub fingerprint: String,
+    /// The rules it is bound to: with it, anyone can compute the hash again.
+    pub policy_digest: String,
     /// When it was drafted.
     pub created_at: String,
     /// Until when it can be decided and run.
@@ -155,6 +157,7 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
         blocks: blocks(plan),
         plan_hash: plan.hash.hex(),
         fingerprint: plan.fingerprint.hex(),
+        policy_digest: plan.policy_digest.hex(),
         created_at: exact(plan.created),
         expires_at: exact(plan.expires),
         approval: row.approval.clone(),

@@ -27,6 +27,9 @@ async fn the_first_answer_decides_once() {
     let whole = scene.get("/plans/pln_A").await;
     assert!(!whole.to_string().contains("hush"), "what a rule hides is not told");
     assert_eq!(whole["story"].as_array().unwrap().len(), 2);
+    for part in ["plan_hash", "fingerprint", "policy_digest"] {
+        assert_eq!(whole["plan"][part].as_str().unwrap().len(), 64, "{part}: the hash can be computed again");
+    }
     assert_eq!(whole["story"][1]["source"], "api", "a credential is no browser");
     assert_eq!(scene.ask("post", "/plans/pln_none/approve", None).await.status, 404);
 }

@@ -49,7 +49,7 @@ pub(super) fn read(reply: Reply, tool: &FullName) -> Result<Said, Trouble> {
             let next = next(&refusal, tool);
             let mut refused = Refused { data, warnings, next, ..refusal.into() };
             if let Some(explain) = refused.data.get("explain") {
-                refused.findings = sheet("what would happen", explain);
+                refused.findings = explained(explain);
             }
             Said::Refused(refused)
         }
@@ -124,6 +124,42 @@ pub(super) fn shown(data: Map<String, Value>, warnings: Vec<String>) -> Answer {
         text.push_str(&sheet("answer", &Value::Object(data.clone())));
     }
     Answer { text, data, warnings }
+}
+
+/// What a call would do, for people: the parts everybody asks for first, then whatever else is known. How to go on is said
+/// in the words of this command below, not in an agent's.
+fn explained(explain: &Value) -> String {
+    const SAID: [&str; 9] =
+        ["tool", "what", "effect", "risk", "target", "mode", "confirm", "strength", "how_to_go_on"];
+    let word = |name: &str| explain.get(name).and_then(Value::as_str).map(visible).unwrap_or_default();
+    let needs = format!("confirm {}, strength {}", word("confirm"), word("strength"));
+    let facts = [
+        ("tool", format!("{}  {}", word("tool"), word("effect"))),
+        ("does", word("what").to_string()),
+        ("risk", word("risk").to_string()),
+        ("needs", needs),
+    ];
+    let mut text = format!("{}\n", paint(BOLD, "what would happen"));
+    for (name, said) in facts.iter().filter(|(_, said)| !said.trim().is_empty()) {
+        text.push_str(&format!("  {} {said}\n", paint(DIM, format!("{name:<10}"))));
+    }
+    for (name, value) in explain.as_object().into_iter().flatten() {
+        let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        if SAID.contains(&name.as_str()) || empty {
+            continue;
+        }
+        let lines = value::lines(value);
+        match lines.as_slice() {
+            [only] => {
+                text.push_str(&format!("  {} {only}\n", paint(DIM, format!("{:<10}", visible(name)))));
+            }
+            lines => {
+                text.push_str(&format!("  {}\n", paint(DIM, visible(name))));
+                lines.iter().for_each(|line| text.push_str(&format!("    {line}\n")));
+            }
+        }
+    }
+    text
 }
 
 fn sheet(title: &str, value: &Value) -> String {
