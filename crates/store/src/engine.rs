@@ -180,6 +180,11 @@ pub(crate) trait Engine: Send {
     fn script(&mut self, sql: &str) -> Result<(), StoreFault>;
     /// Whether a process that named itself so still runs.
     fn lives(&mut self, instance: &str) -> Result<bool, StoreFault>;
+    /// From here to the end of the transaction nobody is waited for longer than a moment: it already holds what others may
+    /// wait for. Where one writer has the whole database, there is nobody to wait for.
+    fn hurry(&mut self) -> Result<(), StoreFault> {
+        Ok(())
+    }
     /// Tells other processes, when and if the transaction commits; where the database carries no news, nothing.
     fn tell(&mut self, _news: &str) -> Result<(), StoreFault> {
         Ok(())

@@ -20,6 +20,10 @@ pub enum FaultKind {
     Corrupt,
     /// It was written by a newer version.
     NewerSchema,
+    /// It was written by an older version, and was opened to be read only.
+    OlderSchema,
+    /// There is a database, and nothing of ours in it; it was opened to be read only.
+    Empty,
     /// The clock stands before a moment already recorded.
     Clock,
     /// What was to be kept, or the way to the store, can't be used.
@@ -42,6 +46,8 @@ pub enum Doing {
 pub(crate) enum Hurt {
     /// One statement failed, the transaction goes on.
     Statement,
+    /// Another holds what a statement needs; the transaction goes on from its mark.
+    Busy,
     /// The transaction lost against another and may be tried again.
     Conflict,
     /// The transaction is gone.
@@ -109,6 +115,10 @@ impl StoreFault {
             FaultKind::ReadOnly => "the store can't be written: it is read-only",
             FaultKind::Corrupt => "the store holds something that makes no sense",
             FaultKind::NewerSchema => "the store was written by a newer version",
+            FaultKind::OlderSchema => {
+                "the store was written by an older version, and reading does not bring it up to date"
+            }
+            FaultKind::Empty => "nothing of ours was ever kept there",
             FaultKind::Clock => "the clock stands before a moment already recorded",
             FaultKind::Invalid => "the store can't be used with what was given",
         };
@@ -134,7 +144,12 @@ impl StoreFault {
     pub(crate) fn may_pass(&self) -> bool {
         match self.kind {
             FaultKind::Unavailable | FaultKind::Full | FaultKind::ReadOnly => true,
-            FaultKind::Corrupt | FaultKind::NewerSchema | FaultKind::Clock | FaultKind::Invalid => false,
+            FaultKind::Corrupt
+            | FaultKind::NewerSchema
+            | FaultKind::OlderSchema
+            | FaultKind::Empty
+            | FaultKind::Clock
+            | FaultKind::Invalid => false,
         }
     }
 }

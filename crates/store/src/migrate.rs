@@ -51,6 +51,44 @@ pub(crate) fn newest() -> i64 {
     STEPS.iter().map(|step| step.version).max().unwrap_or_default()
 }
 
+/// Whether what is there is what this program reads; nothing is changed.
+pub(crate) fn check(engine: &mut dyn Engine) -> Result<(), StoreFault> {
+    engine.begin_reading()?;
+    let found = version(engine);
+    engine.rollback();
+    let have = found?;
+    let (kind, what) = match have {
+        None => (FaultKind::Empty, "there are no tables of ours".to_owned()),
+        Some(have) if have > newest() => (FaultKind::NewerSchema, newer(have)),
+        Some(have) if have < newest() => (
+            FaultKind::OlderSchema,
+            format!("the store is at version {have}, this program reads version {}", newest()),
+        ),
+        Some(_) => return Ok(()),
+    };
+    Err(StoreFault::new(kind, Hurt::Statement, what))
+}
+
+/// The version a store is at; none where there is no store.
+fn version(engine: &mut dyn Engine) -> Result<Option<i64>, StoreFault> {
+    let tables = match engine.dialect() {
+        Dialect::Sqlite => {
+            "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations'"
+        }
+        Dialect::Postgres => "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('schema_migrations')",
+    };
+    let there = engine.query(tables, &[])?.pop().map(|mut found| found.int()).transpose()?;
+    if there.unwrap_or_default() == 0 {
+        return Ok(None);
+    }
+    let found = engine.query("SELECT MAX(version) FROM schema_migrations", &[])?.pop();
+    Ok(found.map(|mut found| found.maybe_int()).transpose()?.flatten())
+}
+
+fn newer(have: i64) -> String {
+    format!("the store is at version {have}, this program knows up to {}", newest())
+}
+
 /// Brings a store up to date, in one transaction that no other process shares.
 pub(crate) fn migrate(engine: &mut dyn Engine, now: Timestamp) -> Result<(), StoreFault> {
     // Every process takes the same name here, whatever its chain is called.
@@ -75,8 +113,7 @@ fn steps(engine: &mut dyn Engine, now: Timestamp) -> Result<(), StoreFault> {
         None => 0,
     };
     if have > newest() {
-        let inside = format!("the store is at version {have}, this program knows up to {}", newest());
-        return Err(StoreFault::new(FaultKind::NewerSchema, Hurt::Statement, inside));
+        return Err(StoreFault::new(FaultKind::NewerSchema, Hurt::Statement, newer(have)));
     }
     for step in STEPS.iter().filter(|step| step.version > have) {
         engine.script(match engine.dialect() {

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::chance::{self, Mint};
 use crate::changes::Ear;
 use crate::engine::{Engine, Home, PostgresHome, SqliteHome, cells};
-use crate::fault::{Doing, StoreFault};
+use crate::fault::{Doing, FaultKind, Hurt, StoreFault};
 use crate::ledger::{Entry, SigningKey};
 use crate::migrate;
 use crate::options::{ConnectOptions, ReadRows};
@@ -45,6 +45,16 @@ struct Inner {
     salt: Vec<u8>,
     ear: Ear,
     shared: Shared,
+    opened: ToDo,
+}
+
+/// What a store was opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToDo {
+    /// Reading and writing.
+    Work,
+    /// Reading, and nothing else.
+    Look,
 }
 
 /// Whether other machines may use the same store at the same time.
@@ -65,13 +75,17 @@ struct Started {
     new_key: Option<String>,
 }
 
+/// What opening a store to read it yields.
+struct Looking {
+    home: Arc<dyn Home>,
+    readers: Readers,
+    salt: Vec<u8>,
+}
+
 impl Store {
     /// Opens a store, makes it where there is none, and brings it up to date.
     pub async fn connect(url: &StoreUrl, options: ConnectOptions) -> Result<Self, StoreFault> {
-        let shared = match url {
-            StoreUrl::Postgres(_) => Shared::Yes,
-            StoreUrl::Sqlite(_) | StoreUrl::Memory => Shared::No,
-        };
+        let shared = shared(url);
         let (url, now) = (url.clone(), options.now);
         let (done, opened) = oneshot::channel();
         let (go, wait) = mpsc::channel::<Writer>();
@@ -101,6 +115,7 @@ impl Store {
             salt,
             ear: Ear::new(Arc::clone(&writer.home), writer.instance.clone()),
             shared,
+            opened: ToDo::Work,
         };
         go.send(writer).map_err(|_| StoreFault::unavailable("the writer is gone").while_(Doing::Opening))?;
         let store = Self { inner: Arc::new(inner) };
@@ -109,6 +124,38 @@ impl Store {
             store.append(Entry::new(RowKind::System, RowStatus::Success).with_detail(&detail), now).await?;
         }
         Ok(store)
+    }
+
+    /// Opens a store that is there, to look at it: nothing is made, brought up to date or written, by this store or ever
+    /// through it. A store of another version is refused.
+    pub async fn connect_to_read(url: &StoreUrl, options: ConnectOptions) -> Result<Self, StoreFault> {
+        let (shared, writer, address) = (shared(url), options.writer.clone(), url.clone());
+        let (done, opened) = oneshot::channel();
+        // Opening blocks on the disk or the network.
+        std::thread::Builder::new()
+            .name("store-opener".into())
+            .spawn(move || done.send(look(&address, &options)).map_err(drop))
+            .map_err(|error| StoreFault::unavailable(format!("no thread: {error}")).while_(Doing::Opening))?;
+        let gone = |_| StoreFault::unavailable("nobody opens it").while_(Doing::Opening);
+        let Looking { home, readers, salt } =
+            opened.await.map_err(gone)?.map_err(|fault| fault.while_(Doing::Opening))?;
+        let inner = Inner {
+            // Nobody works it off, so nothing is taken.
+            queue: writer::queue().0,
+            thread: Mutex::default(),
+            places: Arc::new(Semaphore::new(WAITING)),
+            readers: Some(readers),
+            health: Arc::default(),
+            mint: Arc::default(),
+            writer,
+            reads: ReadRows::Sync,
+            key: None,
+            salt,
+            ear: Ear::new(home, String::new()),
+            shared,
+            opened: ToDo::Look,
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The name of the chain this store appends to.
@@ -194,9 +241,12 @@ impl Store {
     }
 
     fn hand_over(&self, deed: Box<dyn Deed>) -> Result<(), StoreFault> {
-        match self.inner.queue.push(deed) {
-            true => Ok(()),
-            false => Err(StoreFault::unavailable("the writer is gone")),
+        match (self.inner.queue.push(deed), self.inner.opened) {
+            (true, _) => Ok(()),
+            (false, ToDo::Work) => Err(StoreFault::unavailable("the writer is gone")),
+            (false, ToDo::Look) => {
+                Err(StoreFault::new(FaultKind::ReadOnly, Hurt::Statement, "it was opened to be read only"))
+            }
         }
     }
 
@@ -227,6 +277,30 @@ impl Drop for Inner {
         }
         self.ear.end();
     }
+}
+
+fn shared(url: &StoreUrl) -> Shared {
+    match url {
+        StoreUrl::Postgres(_) => Shared::Yes,
+        StoreUrl::Sqlite(_) | StoreUrl::Memory => Shared::No,
+    }
+}
+
+fn look(url: &StoreUrl, options: &ConnectOptions) -> Result<Looking, StoreFault> {
+    let gone =
+        || StoreFault::new(FaultKind::Empty, Hurt::Statement, "a store in memory is gone with its process");
+    let home: Arc<dyn Home> = match url {
+        StoreUrl::Sqlite(path) => Arc::new(SqliteHome::looked_at(path, options.patience)),
+        StoreUrl::Memory => return Err(gone()),
+        StoreUrl::Postgres(url) => Arc::new(PostgresHome::new(url, options.patience)?),
+    };
+    let mut engine = home.reader()?.ok_or_else(gone)?;
+    migrate::check(engine.as_mut())?;
+    let salt = engine.query("SELECT value FROM meta WHERE name = 'salt'", &[])?.pop();
+    let salt = salt.map(|mut found| found.text()).transpose()?.unwrap_or_default();
+    drop(engine);
+    let readers = Readers::start(&home, options.readers)?.ok_or_else(gone)?;
+    Ok(Looking { home, readers, salt: salt.into_bytes() })
 }
 
 fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault> {

@@ -84,8 +84,8 @@ pub(crate) struct Pace {
 
 /// What became of a transaction.
 enum Ended {
-    /// One outcome for each deed.
-    Committed(Vec<Result<(), StoreFault>>),
+    /// One outcome for each deed; none for one that would have had to wait for somebody else.
+    Committed(Vec<Option<Result<(), StoreFault>>>),
     /// Nothing of it was kept.
     Lost(StoreFault),
 }
@@ -148,21 +148,36 @@ impl Writer {
     /// Writes a batch and answers; where it is lost as a whole, each deed gets a transaction of its own.
     fn settle(&mut self, mut batch: Vec<Box<dyn Deed>>) {
         match self.transact(&mut batch) {
-            Ended::Committed(outcomes) => self.answer(batch.into_iter().zip(outcomes)),
-            Ended::Lost(fault) if batch.len() > 1 && alone_may_pass(&fault) => {
-                for deed in batch {
-                    let mut one = vec![deed];
-                    let outcome = self.stubborn(&mut one);
-                    self.answer(one.into_iter().map(|deed| (deed, outcome.clone())));
+            Ended::Committed(outcomes) => {
+                let (mut done, mut left) = (Vec::with_capacity(batch.len()), Vec::new());
+                for (deed, outcome) in batch.into_iter().zip(outcomes) {
+                    match outcome {
+                        Some(outcome) => done.push((deed, outcome)),
+                        None => left.push(deed),
+                    }
                 }
+                self.answer(done.into_iter());
+                self.one_by_one(left);
             }
+            Ended::Lost(fault) if batch.len() > 1 && alone_may_pass(&fault) => self.one_by_one(batch),
             Ended::Lost(fault) => {
                 let outcome = match fault.hurt {
                     Hurt::Conflict => self.stubborn(&mut batch),
-                    Hurt::Statement | Hurt::Transaction | Hurt::Connection | Hurt::Disk => Err(fault),
+                    Hurt::Statement | Hurt::Busy | Hurt::Transaction | Hurt::Connection | Hurt::Disk => {
+                        Err(fault)
+                    }
                 };
                 self.answer(batch.into_iter().map(|deed| (deed, outcome.clone())));
             }
+        }
+    }
+
+    /// Each in a transaction of its own.
+    fn one_by_one(&mut self, deeds: Vec<Box<dyn Deed>>) {
+        for deed in deeds {
+            let mut one = vec![deed];
+            let outcome = self.stubborn(&mut one);
+            self.answer(one.into_iter().map(|deed| (deed, outcome.clone())));
         }
     }
 
@@ -171,7 +186,7 @@ impl Writer {
         let mut tries = 0;
         loop {
             match self.transact(one) {
-                Ended::Committed(outcomes) => return outcomes.into_iter().next().unwrap_or(Ok(())),
+                Ended::Committed(outcomes) => return outcomes.into_iter().next().flatten().unwrap_or(Ok(())),
                 Ended::Lost(fault) if fault.hurt == Hurt::Conflict && tries < TRIES => tries += 1,
                 Ended::Lost(fault) => return Err(fault),
             }
@@ -198,7 +213,7 @@ impl Writer {
         self.health.failing.store(matches!(ended, Ended::Lost(_)), Ordering::Release);
         if let Ended::Lost(fault) = &ended {
             match fault.hurt {
-                Hurt::Statement | Hurt::Conflict | Hurt::Transaction => {}
+                Hurt::Statement | Hurt::Busy | Hurt::Conflict | Hurt::Transaction => {}
                 Hurt::Connection => self.engine = None,
                 Hurt::Disk => {
                     self.engine = None;
@@ -229,6 +244,7 @@ impl Writer {
                 Ok(()) => return Ok(engine),
                 Err(fault) if fault.hurt == Hurt::Connection => {}
                 Err(fault) => {
+                    engine.rollback();
                     self.engine = Some(engine);
                     return Err(fault);
                 }
@@ -245,12 +261,20 @@ impl Writer {
             Err(fault) => return Ended::Lost(fault),
         };
         let mut outcomes = Vec::with_capacity(batch.len());
-        for deed in batch {
+        for (place, deed) in batch.iter_mut().enumerate() {
+            // What the first deed holds, another writer may wait for while we wait for it: each would wait for the other. So
+            // only the first waits; one that would have to is left out and gets a transaction of its own.
+            if place == 1
+                && let Err(fault) = engine.hurry()
+            {
+                return Ended::Lost(fault);
+            }
             let mut tx = Tx::new(engine, &mut chain, &self.instance);
             let outcome = deed.attempt(&mut tx);
             match tx.end(outcome) {
-                Err(fault) if fault.hurt > Hurt::Statement => return Ended::Lost(fault),
-                outcome => outcomes.push(outcome),
+                Err(fault) if fault.hurt > Hurt::Busy => return Ended::Lost(fault),
+                Err(fault) if fault.hurt == Hurt::Busy && place > 0 => outcomes.push(None),
+                outcome => outcomes.push(Some(outcome)),
             }
         }
         match self.finish(engine, &mut chain) {
@@ -319,6 +343,6 @@ fn alone_may_pass(fault: &StoreFault) -> bool {
         (_, Hurt::Disk | Hurt::Connection) => false,
         // One deed that is too large must not keep the others out.
         (FaultKind::Full, _) | (_, Hurt::Statement | Hurt::Conflict) => true,
-        (_, Hurt::Transaction) => false,
+        (_, Hurt::Busy | Hurt::Transaction) => false,
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Postgres {
     statements: HashMap<String, Statement>,
     schema: String,
     own: String,
+    patience: Duration,
+    /// Whether this transaction waits for nobody.
+    hurried: bool,
     runtime: Runtime,
 }
 
@@ -67,6 +70,8 @@ impl PostgresHome {
             statements: HashMap::new(),
             schema: String::new(),
             own: String::new(),
+            patience: self.patience,
+            hurried: false,
             runtime,
         };
         let millis = self.patience.as_millis();
@@ -183,9 +188,14 @@ impl Engine for Postgres {
         self.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     }
     fn commit(&mut self) -> Result<(), StoreFault> {
-        self.script("COMMIT")
+        if !std::mem::take(&mut self.hurried) {
+            return self.script("COMMIT");
+        }
+        // News goes out one commit after the other: that is waited for, whoever is before us waits for nobody.
+        self.script(&format!("SET LOCAL lock_timeout = {}; COMMIT", self.patience.as_millis()))
     }
     fn rollback(&mut self) {
+        self.hurried = false;
         if !self.client.is_closed() {
             // If even this fails, the next statement does too, and the connection is made again.
             let _ = self.script("ROLLBACK");
@@ -246,6 +256,12 @@ impl Engine for Postgres {
         Ok(free != Some(1))
     }
 
+    fn hurry(&mut self) -> Result<(), StoreFault> {
+        // Far below the second after which the server looks for deadlocks and ends one side.
+        self.hurried = true;
+        self.script("SET LOCAL lock_timeout = 10")
+    }
+
     fn tell(&mut self, news: &str) -> Result<(), StoreFault> {
         let values = [Cell::Text(channel(&self.schema)), Cell::Text(news.to_owned())];
         // It goes out with the commit, and only then; a part that is undone takes its news along.
@@ -290,9 +306,8 @@ fn from_postgres(error: &tokio_postgres::Error) -> StoreFault {
         SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
             (FaultKind::Unavailable, Hurt::Conflict)
         }
-        SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => {
-            (FaultKind::Unavailable, Hurt::Transaction)
-        }
+        SqlState::LOCK_NOT_AVAILABLE => (FaultKind::Unavailable, Hurt::Busy),
+        SqlState::QUERY_CANCELED => (FaultKind::Unavailable, Hurt::Transaction),
         SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => (FaultKind::Full, Hurt::Transaction),
         SqlState::READ_ONLY_SQL_TRANSACTION => (FaultKind::ReadOnly, Hurt::Connection),
         SqlState::CHARACTER_NOT_IN_REPERTOIRE | SqlState::UNTRANSLATABLE_CHARACTER => {

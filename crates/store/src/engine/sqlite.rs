@@ -47,6 +47,7 @@ pub(crate) struct SqliteHome {
     max_bytes: Option<u64>,
     patience: Duration,
     alive: Option<(PathBuf, File)>,
+    access: Access,
 }
 
 impl SqliteHome {
@@ -62,12 +63,18 @@ impl SqliteHome {
         let live = live_path(path, instance);
         let lock = File::create(&live).map_err(|error| from_io(&error, "the live file can't be made"))?;
         lock.lock().map_err(|error| from_io(&error, "the live file can't be locked"))?;
-        Ok(Self { path: Some(path.to_path_buf()), max_bytes, patience, alive: Some((live, lock)) })
+        let alive = Some((live, lock));
+        Ok(Self { path: Some(path.to_path_buf()), max_bytes, patience, alive, access: Access::Write })
+    }
+
+    /// A file that is looked at: nothing is made, and nobody is told that we live.
+    pub(crate) fn looked_at(path: &Path, patience: Duration) -> Self {
+        Self { path: Some(path.to_path_buf()), max_bytes: None, patience, alive: None, access: Access::Read }
     }
 
     /// A store that is gone with the process.
     pub(crate) fn memory() -> Self {
-        Self { path: None, max_bytes: None, patience: Duration::ZERO, alive: None }
+        Self { path: None, max_bytes: None, patience: Duration::ZERO, alive: None, access: Access::Write }
     }
 }
 
@@ -110,6 +117,11 @@ impl Home for SqliteHome {
         let Some(path) = &self.path else { return Ok(None) };
         let mut connection = open(path, Access::Read)?;
         wait_politely(&mut connection, self.patience)?;
+        if self.access == Access::Read
+            && let Err(error) = touch(&connection)
+        {
+            connection = open_unchanging(path).ok_or_else(|| from_sqlite(&error))?;
+        }
         connection
             .execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;")
             .map_err(|error| from_sqlite(&error))?;
@@ -126,6 +138,26 @@ fn open(path: &Path, access: Access) -> Result<Connection, StoreFault> {
     };
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags).map_err(|error| from_sqlite(&error))
+}
+
+/// The first page, read: only now it shows whether the file can be read at all.
+fn touch(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))
+}
+
+/// A file in a folder where nothing can be made, such as a copy of somebody else's: without the files of a log beside it,
+/// SQLite reads it only where it is told that nobody writes. None where a log lies there, whose rows would be missing.
+fn open_unchanging(path: &Path) -> Option<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(PathBuf::from(log)).is_ok_and(|log| log.len() > 0) {
+        return None;
+    }
+    let name = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags).ok()?;
+    touch(&connection).ok().map(|()| connection)
 }
 
 /// Waits for another process's lock in short steps: SQLite's own back-off grows to 100 ms and lets a waiter starve.

@@ -44,7 +44,7 @@ impl<'t> Tx<'t> {
                 }
                 Ok(())
             }
-            Err(fault) if fault.hurt > Hurt::Statement => Err(fault),
+            Err(fault) if fault.hurt > Hurt::Busy => Err(fault),
             Err(fault) => {
                 self.chain.back_to(self.before);
                 if self.marked {

@@ -16,6 +16,7 @@ mod clock;
 mod crash;
 mod disk;
 mod ledger;
+mod look;
 mod memory;
 mod place;
 mod plans;

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_core::confirm::{PlanState, Rail};
 use countersign_core::gate::token_digest;
+use countersign_core::ids::PlanId;
 use countersign_store::ledger::verify;
 use countersign_store::{ConnectOptions, DecideRefused, Filter, OpenRefused, Store};
 use tokio::sync::Barrier;
@@ -159,6 +161,46 @@ async fn opposite_orders_get_answers(place: Place) {
         }
     }
     assert!(verify(&one, None).await.unwrap().is_clean());
+}
+
+/// A connection of somebody else's that holds a plan until it is dropped.
+pub(crate) async fn hold_back(place: &Place, plan: &PlanId) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(&place.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let sql = format!("BEGIN; SELECT 1 FROM plans WHERE plan_id = '{plan}' FOR UPDATE");
+    client.batch_execute(&sql).await.unwrap();
+    client
+}
+
+/// Work that was taken into one transaction with work that has to wait for another replica does not wait with it: each would
+/// hold what the other waits for, and the server would end one of them after a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_another_replica_holds_nobody_up() {
+    let Some(place) = Place::postgres().await else { return };
+    let store = place.store().await;
+    let mut plans = Vec::new();
+    for number in 0..4 {
+        plans.push(hold(&store, &token(number), number as u64, at(0)).await.plan_id);
+    }
+    let (first, last) = (hold_back(&place, &plans[0]).await, hold_back(&place, &plans[2]).await);
+    let approve = |plan: &PlanId| {
+        let (store, plan) = (store.clone(), plan.clone());
+        tokio::spawn(async move { store.approve(&plan, approval(Rail::Page, 0), at(0)).await })
+    };
+    // The first keeps the writer busy, so that the others come together.
+    let busy = approve(&plans[0]);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (before, held, after) = (approve(&plans[1]), approve(&plans[2]), approve(&plans[3]));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(first);
+    for (name, answer) in [("the first", busy), ("the one before it", before), ("the one after it", after)] {
+        let answer = tokio::time::timeout(Duration::from_secs(5), answer).await;
+        assert!(answer.unwrap_or_else(|_| panic!("{name} waits")).unwrap().is_ok(), "{name}");
+    }
+    assert!(!held.is_finished(), "it is held back still");
+    drop(last);
+    assert!(held.await.unwrap().is_ok());
+    assert!(verify(&store, None).await.unwrap().is_clean());
 }
 
 /// Approve, reject, cancel and run, all at once: one of them happens.
