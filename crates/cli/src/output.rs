@@ -168,7 +168,9 @@ pub(crate) fn envelope(path: &str, outcome: Outcome) -> Envelope {
             let Failed { answer, message } = *failed;
             let details = details("tool_failed", "verify_outcome", None);
             let envelope = Envelope::fault(path, "E_TOOL_FAILED", message, Some(details));
-            Envelope { data: answer.data, ..envelope }.warn(answer.warnings)
+            let mut envelope = envelope.warn(answer.warnings);
+            envelope.data = answer.data;
+            envelope
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The envelope every answer of ours comes in. Fields may be added, never renamed or removed.
 
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::refusal::Refusal;
@@ -31,7 +33,7 @@ impl From<&Refusal> for ErrorEntry {
 }
 
 /// What every command prints with `--json` and every tool of ours answers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Envelope {
     /// Always [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -47,6 +49,8 @@ pub struct Envelope {
     pub version: String,
     /// What was asked for.
     pub data: Map<String, Value>,
+    /// Members of `data` that are told as the JSON text they came in, so that numbers keep their digits.
+    verbatim: Vec<(String, String)>,
     /// What went well but should be known.
     pub warnings: Vec<String>,
     /// What went wrong; empty exactly when `ok`.
@@ -64,6 +68,7 @@ impl Envelope {
             command_path: command.split('.').map(str::to_owned).collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             data,
+            verbatim: Vec::new(),
             warnings: Vec::new(),
             errors: Vec::new(),
         }
@@ -92,6 +97,13 @@ impl Envelope {
         self
     }
 
+    /// The same answer with one more piece of data, as the JSON text that somebody else wrote.
+    #[must_use]
+    pub fn with_text(mut self, name: &str, text: impl Into<String>) -> Self {
+        self.verbatim.push((name.to_owned(), text.into()));
+        self
+    }
+
     /// The same answer with these warnings.
     #[must_use]
     pub fn warn(mut self, warnings: Vec<String>) -> Self {
@@ -99,9 +111,63 @@ impl Envelope {
         self
     }
 
-    /// The envelope as a value.
+    /// The envelope as a value. Numbers of a text that do not fit one are rounded: whoever passes it on takes `to_text`.
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+
+    /// The envelope as JSON text, every digit as it came.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| "null".to_owned())
+    }
+}
+
+/// The members in their order on the wire.
+#[derive(Serialize)]
+struct Shape<'e> {
+    schema_version: u32,
+    ok: bool,
+    command: &'e str,
+    command_id: &'e str,
+    command_path: &'e [String],
+    version: &'e str,
+    data: Data<'e>,
+    warnings: &'e [String],
+    errors: &'e [ErrorEntry],
+}
+
+struct Data<'e>(&'e Envelope);
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut members = to.serialize_map(None)?;
+        for (name, value) in &self.0.data {
+            members.serialize_entry(name, value)?;
+        }
+        for (name, text) in &self.0.verbatim {
+            match serde_json::from_str::<&RawValue>(text) {
+                Ok(raw) => members.serialize_entry(name, raw)?,
+                Err(_) => members.serialize_entry(name, text)?,
+            }
+        }
+        members.end()
+    }
+}
+
+impl Serialize for Envelope {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Shape {
+            schema_version: self.schema_version,
+            ok: self.ok,
+            command: &self.command,
+            command_id: &self.command_id,
+            command_path: &self.command_path,
+            version: &self.version,
+            data: Data(self),
+            warnings: &self.warnings,
+            errors: &self.errors,
+        }
+        .serialize(to)
     }
 }
 
@@ -129,6 +195,18 @@ mod tests {
             ]
         );
         assert_eq!(value["command_path"], serde_json::json!(["policy", "check"]));
+    }
+
+    #[test]
+    fn a_text_is_told_as_it_came() {
+        let text = r#"{"big":12345678901234567890123,"small":0.10000000000000000555, "e":1E+2}"#;
+        let envelope = Envelope::ok("get_plan", Map::new())
+            .with("plan", "x")
+            .with_text("result", text)
+            .with_text("bad", "{");
+        let told = envelope.to_text();
+        assert!(told.contains(&format!(r#""data":{{"plan":"x","result":{text},"bad":"{{"}}"#)), "{told}");
+        assert_eq!(envelope.to_value()["data"]["result"]["e"], 100.0);
     }
 
     #[test]

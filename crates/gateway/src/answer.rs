@@ -3,7 +3,7 @@
 use countersign_core::envelope::Envelope;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_wire::frame::{Reply, RpcError};
-use countersign_wire::raw::{self, Raw};
+use countersign_wire::raw::{self, Edit, Raw};
 use serde_json::{Map, Value, json};
 
 /// What a tool call is answered with.
@@ -56,13 +56,14 @@ impl Answer {
 
 /// The envelope as `structuredContent` and as one text block, `isError = !ok`.
 pub fn tool_result(envelope: &Envelope) -> Raw {
-    let value = envelope.to_value();
-    let text = value.to_string();
-    raw::to_raw(&json!({
-        "content": [{"type": "text", "text": text}],
-        "structuredContent": value,
-        "isError": !envelope.ok,
-    }))
+    let text = envelope.to_text();
+    let value = raw::from_text(text.as_str()).unwrap_or_else(raw::empty_object);
+    let told = raw::to_raw(&json!({"content": [{"type": "text", "text": text}]}));
+    let edits = [
+        Edit::Set("structuredContent", value.get()),
+        Edit::Set("isError", if envelope.ok { "false" } else { "true" }),
+    ];
+    raw::edit(&told, &edits).unwrap_or(told)
 }
 
 /// The upstream's result with our facts in its `_meta`; every other byte stays as it was.
@@ -84,6 +85,15 @@ mod tests {
         assert!(got.get().contains(r#""x":12345678901234567890123"#), "{got}");
         assert!(got.get().contains(r#""a" : 1"#), "{got}");
         assert!(got.get().contains(r#""countersign":{"ledger_id":"L"}"#), "{got}");
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_keeps_its_digits_in_our_envelope() {
+        let text = r#"[{"step":1,"result":{"big":12345678901234567890123,"e":1E+2}}]"#;
+        let result = tool_result(&Envelope::ok("run_plan", Map::new()).with_text("steps", text));
+        assert!(result.get().contains(&format!(r#""data":{{"steps":{text}}}"#)), "{result}");
+        let value: Value = serde_json::from_str(result.get()).unwrap();
+        assert!(value["content"][0]["text"].as_str().unwrap().contains(text), "{value}");
     }
 
     #[test]

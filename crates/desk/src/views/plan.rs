@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::exact;
 
@@ -122,7 +123,8 @@ pub struct PlanView {
     pub code: Option<String>,
     /// What came back, unless it was too long to keep.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub result: Option<Value>,
+    #[schemars(with = "Option<Value>")]
+    pub result: Option<Box<RawValue>>,
     /// How long what came back was, in bytes, where it was too long to keep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
@@ -135,7 +137,8 @@ pub struct PlanView {
 pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
     let plan = &row.plan;
     let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
-    let result = row.result.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    // As it came: a program that reads it gets every digit.
+    let result = row.result.clone().and_then(|text| RawValue::from_string(text).ok());
     PlanView {
         plan_id: plan.id.to_string(),
         state: plan_state(row, now).to_string(),

@@ -17,7 +17,7 @@ use super::nonce;
 use crate::answer::Answer;
 use crate::asked::invalid;
 use crate::house::House;
-use crate::surfaces::own::plan_value;
+use crate::surfaces::own::plan_text;
 use crate::surfaces::refuse_unread;
 
 /// The tool's name.
@@ -95,7 +95,7 @@ async fn answer(house: &Arc<House>, caller: &Caller, params: &RawValue) -> Resul
     }
     house.announce(id.clone());
     let row = own(house, caller, &id).await?.unwrap_or(row);
-    Ok(Envelope::ok(NAME, Map::new()).with("plan", plan_value(&row)))
+    Ok(Envelope::ok(NAME, Map::new()).with_text("plan", plan_text(&row)))
 }
 
 async fn own(house: &House, caller: &Caller, id: &PlanId) -> Result<Option<PlanRow>, Refusal> {

@@ -284,28 +284,30 @@ impl Conduct<'_> {
         };
         self.house.announce(plan.id.clone());
         let start = Instant::now();
-        let mut told: Vec<Value> = Vec::with_capacity(plan.steps.len());
-        let mut ended = Ended::Success;
+        let mut told: Vec<Raw> = Vec::with_capacity(plan.steps.len());
+        let (mut ended, mut done) = (Ended::Success, 0);
         for (permit, step) in steps.into_iter().zip(&plan.steps) {
-            let mut line = json!({"step": told.len() + 1, "tool": step.tool.to_string(), "state": "not_run"});
-            if ended == Ended::Success {
-                let (answer, how) = self.perform(Box::new(permit)).await;
-                ended = how;
-                let state = if how == Ended::Success { "done" } else { "failed" };
-                if let Some(members) = line.as_object_mut() {
-                    members.insert("state".into(), state.into());
-                    members.insert("result".into(), answer_value(answer));
-                }
+            let (number, tool) = (told.len() + 1, step.tool.to_string());
+            if ended != Ended::Success {
+                told.push(raw::to_raw(&json!({"step": number, "tool": tool, "state": "not_run"})));
+                continue;
             }
-            told.push(line);
+            let (answer, how) = self.perform(Box::new(permit)).await;
+            ended = how;
+            done += usize::from(how == Ended::Success);
+            let state = if how == Ended::Success { "done" } else { "failed" };
+            let line = raw::to_raw(&json!({"step": number, "tool": tool, "state": state}));
+            // What came back stands there as it came, every digit of it.
+            told.push(raw::set(&line, "result", &answer_text(answer)).unwrap_or(line));
         }
-        let result = json!({"steps": told});
+        let told = raw::to_raw(&told);
+        let result = format!(r#"{{"steps":{told}}}"#);
         let outcome = Outcome {
             status: ended,
             code: (ended != Ended::Success).then_some(Code::StepFailed),
             duration_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
             result_digest: None,
-            result: Some(result.to_string()),
+            result: Some(result),
         };
         if let Err(fault) = self.house.store.close(opened, outcome, self.house.now()).await {
             tracing::error!(
@@ -320,13 +322,13 @@ impl Conduct<'_> {
             .envelope()
             .with("status", status)
             .with("plan_id", plan.id.as_str())
-            .with("steps", told.clone());
+            .with_text("steps", told.get());
         if let Some(removed) = plan.preview.shown.get("removed_steps") {
             let note = "a person took steps out before agreeing: they were not run";
             envelope = envelope.with("removed_steps", removed.clone()).warn(vec![note.to_owned()]);
         }
         if ended != Ended::Success {
-            let failed = told.iter().filter(|line| line["state"] == "done").count() + 1;
+            let failed = done + 1;
             envelope.ok = false;
             let message = format!("step {failed} of `{}` failed; the steps after it were not run", plan.id);
             let refusal = Refusal::new(Code::StepFailed, message).with("step", failed);
@@ -394,11 +396,10 @@ fn spoken(step: &countersign_core::plan::Step) -> Spoken {
     intent.as_object().and_then(|fields| Spoken::read(fields).ok()).unwrap_or_default()
 }
 
-fn answer_value(answer: Answer) -> Value {
-    let read = |text: &Raw| serde_json::from_str(text.get()).unwrap_or(Value::Null);
+fn answer_text(answer: Answer) -> Raw {
     match answer {
-        Answer::Envelope(envelope) | Answer::Carded(envelope, _) => envelope.to_value(),
-        Answer::Upstream(result) => read(&result),
-        Answer::Rpc(error) => json!({"code": error.code(), "message": error.message()}),
+        Answer::Envelope(envelope) | Answer::Carded(envelope, _) => raw::to_raw(&envelope),
+        Answer::Upstream(result) => result,
+        Answer::Rpc(error) => raw::to_raw(&json!({"code": error.code(), "message": error.message()})),
     }
 }

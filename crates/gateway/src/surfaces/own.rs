@@ -316,7 +316,16 @@ async fn own_plan(house: &House, caller: &Caller, id: &PlanId) -> Result<PlanRow
     })
 }
 
-pub(crate) fn plan_value(row: &PlanRow) -> Value {
+/// A plan of the line as it is told, what came back of it as it came.
+pub(crate) fn plan_text(row: &PlanRow) -> String {
+    let plan = plan_value(row).to_string();
+    let Some(result) = &row.result else { return plan };
+    // What was kept is JSON; if it ever is not, it is told as a text.
+    let result = raw::from_text(result.as_str()).unwrap_or_else(|| raw::to_raw(result));
+    raw::edit_text(&plan, &[raw::Edit::Set("result", result.get())]).unwrap_or(plan)
+}
+
+fn plan_value(row: &PlanRow) -> Value {
     let mut plan = json!({
         "plan_id": row.plan.id,
         "state": row.state,
@@ -338,10 +347,6 @@ pub(crate) fn plan_value(row: &PlanRow) -> Value {
     }
     if let Some(note) = &row.note {
         members.insert("note".into(), note.as_str().into());
-    }
-    if let Some(result) = &row.result {
-        members
-            .insert("result".into(), serde_json::from_str(result).unwrap_or_else(|_| result.as_str().into()));
     }
     plan
 }
@@ -372,7 +377,7 @@ async fn get_plan(
             row = own_plan(house, caller, &id).await?;
         }
     }
-    Ok(Envelope::ok("get_plan", Map::new()).with("plan", plan_value(&row)))
+    Ok(Envelope::ok("get_plan", Map::new()).with_text("plan", plan_text(&row)))
 }
 
 async fn cancel_plan(
@@ -385,7 +390,7 @@ async fn cancel_plan(
     house.store.cancel(&id, &caller.principal, house.now()).await.map_err(|refused| refused.refusal())?;
     house.announce(id.clone());
     let row = own_plan(house, caller, &id).await?;
-    Ok(Envelope::ok("cancel_plan", Map::new()).with("plan", plan_value(&row)))
+    Ok(Envelope::ok("cancel_plan", Map::new()).with_text("plan", plan_text(&row)))
 }
 
 /// How many lines of its log a run has in a list: enough to see what it was at.

@@ -34,6 +34,47 @@ fn results_keep_unknown_fields_order_and_numbers() {
     });
 }
 
+/// Steps of a plan, and a plan that is asked for later, tell what came back as it came: in the structure, in the text, and at
+/// the desk.
+#[test]
+fn results_inside_our_own_answers_keep_order_and_numbers() {
+    Way::each(&Way::ALL, |way| {
+        let mut scene = Scene::open(way, "[gateway]\nmode = \"execute\"\n");
+        let line = scene.line(Host::None);
+        let steps = concat!(
+            r#"{"title":"two steps","steps":[{"name":"notes:exact_note","args":{"id":"a"},"intent":{"operation_type":"read"}},"#,
+            r#"{"name":"notes:fail_note","args":{"id":"b"},"intent":{"operation_type":"write"}},"#,
+            r#"{"name":"notes:put_note","args":{"id":"c"},"intent":{"operation_type":"write"}}]}"#
+        );
+        let asked = scene.call(&line, "draft_plan", steps);
+        let told = |field: &str| asked.data()[field].as_str().unwrap().to_owned();
+        let (plan, token) = (told("plan_id"), told("confirm_token"));
+        let run = format!(r#"{{"plan_id":"{plan}","confirm_token":"{token}","yes":true}}"#);
+        let ran = scene.call(&line, "run_plan", &run);
+        let states: Vec<&str> = ran.data()["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| step["state"].as_str().unwrap())
+            .collect();
+        assert_eq!(states, ["done", "failed", "not_run"]);
+        let look = scene.call(&line, "get_plan", &format!(r#"{{"plan_id":"{plan}"}}"#));
+        for reply in [&ran, &look] {
+            let text = reply.result()["content"][0]["text"].as_str().unwrap();
+            assert!(reply.text.contains(EXACT) && text.contains(EXACT), "{way:?} {}", reply.text);
+        }
+        if way == Way::HttpModern {
+            let secret = scene.credential("ada", countersign_core::role::Role::Human, "{}");
+            let headers = [("Authorization".to_owned(), format!("Bearer {secret}"))];
+            let path = format!("/api/v1/plans/{plan}");
+            let answer = super::http::send(&scene.gateway().address(), "GET", &path, &headers, "").unwrap();
+            let text = answer.text().unwrap();
+            assert!(text.contains(EXACT), "{text}");
+        }
+        scene.finish(vec![line]);
+    });
+}
+
 /// What runs after a confirmation is what was frozen, to the byte of its canonical form; a read goes as it was written.
 #[test]
 fn arguments_reach_the_upstream_as_they_were_sent() {
