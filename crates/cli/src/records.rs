@@ -9,7 +9,7 @@ use std::path::Path;
 use countersign_core::config::Config;
 use countersign_core::ids::Secret;
 use countersign_core::refusal::{Code, Refusal};
-use countersign_store::{ConnectOptions, Store, StoreFault, StoreUrl};
+use countersign_store::{ConnectOptions, FaultKind, Store, StoreFault, StoreUrl};
 
 use crate::answer::{Refused, Trouble};
 use crate::cli::Cli;
@@ -67,16 +67,33 @@ where
     W: Future<Output = Result<T, Trouble>>,
 {
     require(url)?;
+    run(async {
+        let options = ConnectOptions { readers: 1, ..options(url) };
+        let store = Store::connect(url, options).await.map_err(|fault| trouble(&fault, url))?;
+        work(store).await
+    })
+}
+
+/// Opens a store that is already there and looks at it: a copy that can't be written will do, and nothing is left beside it.
+pub(crate) fn look<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, Trouble>
+where
+    W: Future<Output = Result<T, Trouble>>,
+{
+    require(url)?;
+    run(async {
+        let options = ConnectOptions { readers: 1, ..ConnectOptions::default() };
+        let store = Store::connect_to_read(url, options).await.map_err(|fault| trouble(&fault, url))?;
+        work(store).await
+    })
+}
+
+fn run<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
     let no_runtime = |error: std::io::Error| {
         let refusal = Refusal::new(Code::StoreUnavailable, "the store can't be opened");
         Trouble::from(Refused { inside: Some(error.to_string()), ..refusal.into() })
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
-    runtime.block_on(async {
-        let options = ConnectOptions { readers: 1, ..options(url) };
-        let store = Store::connect(url, options).await.map_err(|fault| trouble(&fault, url))?;
-        work(store).await
-    })
+    runtime.block_on(work)
 }
 
 /// A refusal where there is no store yet.
@@ -108,10 +125,21 @@ fn is_sqlite(path: &Path) -> bool {
 
 /// What is broken, as an answer.
 pub(crate) fn trouble(fault: &StoreFault, url: &StoreUrl) -> Trouble {
-    Refused {
-        inside: Some(fault.inside()),
-        next: Some(format!("look at {url}: space, permissions, reachability; --verbose says more")),
-        ..fault.refusal().into()
-    }
-    .into()
+    let next = match fault.kind() {
+        FaultKind::OlderSchema => {
+            "start the gateway of this version once, which brings it up to date, or read it with the version that wrote it"
+                .to_owned()
+        }
+        FaultKind::NewerSchema => "read it with the version that wrote it".to_owned(),
+        FaultKind::Empty => "name the store that is meant: --store URL, or --config PATH".to_owned(),
+        FaultKind::Unavailable
+        | FaultKind::Full
+        | FaultKind::ReadOnly
+        | FaultKind::Corrupt
+        | FaultKind::Clock
+        | FaultKind::Invalid => {
+            format!("look at {url}: space, permissions, reachability; --verbose says more")
+        }
+    };
+    Refused { inside: Some(fault.inside()), next: Some(next), ..fault.refusal().into() }.into()
 }

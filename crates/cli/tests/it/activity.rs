@@ -257,12 +257,69 @@ fn a_folder_that_can_not_be_written_is_said_to_be() {
         world.transcript(&args.join(" "), command.output().unwrap())
     };
     let said = all([
-        run(&["activity", "list"]),
+        run(&["activity", "checkpoint"]),
         run(&["activity", "checkpoint", "--out", "head.json"]),
-        run(&["activity", "list", "--json"]),
+        run(&["activity", "checkpoint", "--json"]),
     ]);
-    let inside = run(&["activity", "list", "--verbose"]);
+    let inside = run(&["activity", "checkpoint", "--verbose"]);
     allow(&work, 0o755);
     insta::assert_snapshot!(mask(&said));
     assert!(inside.stderr.contains("\ninside: ReadOnly while Opening: "), "{inside}");
+}
+
+/// A copy of the ledger in a folder where nothing can be made, read by somebody whose it is not: all of it can be looked at, and
+/// nothing is left beside it.
+#[cfg(unix)]
+#[test]
+fn a_copy_that_cannot_be_written_is_read_by_anyone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let (world, ids) = world();
+    let copy = world.work().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(world.work().join("countersign.db"), copy.join("ledger.db")).unwrap();
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let is_root =
+        std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    for folder in [world.work().parent().unwrap(), &world.work(), &world.home()] {
+        mode(folder, 0o755);
+    }
+    mode(&copy.join("ledger.db"), 0o444);
+    mode(&copy, 0o555);
+    let run = |args: &[&str]| {
+        let args = [&["activity"], args, &["--store", "sqlite:copy/ledger.db"]].concat();
+        let mut command = world.countersign(&args);
+        if is_root {
+            // Modes mean nothing to root.
+            command.uid(65534).gid(65534);
+        }
+        world.transcript(&args.join(" "), command.output().unwrap())
+    };
+    let listed = run(&["list", "--json"]);
+    assert_eq!(listed.code, Some(0), "{listed}");
+    assert_eq!(listed.envelope()["data"]["activities"].as_array().unwrap().len(), 8);
+    for args in [&["show", ids[2].as_str()][..], &["export"], &["verify"]] {
+        let done = run(args);
+        assert_eq!(done.code, Some(0), "{done}");
+    }
+    let refused = run(&["checkpoint", "--json"]);
+    assert_eq!(refused.envelope()["errors"][0]["code"], "E_STORE_UNAVAILABLE", "what would write: {refused}");
+    assert_eq!(std::fs::read_dir(&copy).unwrap().count(), 1, "nothing is left beside it");
+    mode(&copy, 0o755);
+}
+
+#[test]
+fn a_store_of_another_version_is_not_read() {
+    let (world, _) = world();
+    let database = rusqlite::Connection::open(world.work().join("countersign.db")).unwrap();
+    database.execute_batch("INSERT INTO schema_migrations VALUES (999, 'later', 0)").unwrap();
+    let newer = world.run(&["activity", "list"]);
+    database.execute_batch("DELETE FROM schema_migrations WHERE version > 4").unwrap();
+    let older = world.run(&["activity", "verify"]);
+    insta::assert_snapshot!(mask(&all([newer, older])));
+    let left: i64 =
+        database.query_row("SELECT MAX(version) FROM schema_migrations", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 4, "nothing was brought up to date");
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
         return Err(Trouble::usage("argument_missing", message, "add --out FILE, or leave --json out"));
     }
     let filter = args.wanted.filter(Timestamp::now());
-    let done = records::with(url, async |store| match &args.out {
+    let done = records::look(url, async |store| match &args.out {
         Some(path) => {
             let file = create(path)?;
             let done = pour(&store, filter, args.format, BufWriter::new(&file), voice, url).await?;

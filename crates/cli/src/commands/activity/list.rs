@@ -37,7 +37,7 @@ pub(crate) struct List {
 pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
     let now = Timestamp::now();
     let filter = Filter { limit: Some(args.limit), cursor: args.cursor.clone(), ..args.wanted.filter(now) };
-    let page = records::with(url, async |store| {
+    let page = records::look(url, async |store| {
         store.activity(filter).await.map_err(|fault| records::trouble(&fault, url))
     })?;
     Ok(Answer::text(text(&page, voice, now))

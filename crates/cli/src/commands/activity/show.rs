@@ -28,7 +28,7 @@ pub(crate) struct Show {
 pub(crate) fn run(args: &Show, url: &StoreUrl) -> Outcome {
     // Ids are read out and retyped; Crockford's alphabet has no case.
     let id = LedgerId::new(args.id.to_ascii_uppercase());
-    let row = records::with(url, async |store| {
+    let row = records::look(url, async |store| {
         store.activity_row(&id).await.map_err(|fault| records::trouble(&fault, url))
     })?;
     let row = row.ok_or_else(|| {

@@ -37,7 +37,7 @@ pub(crate) struct Verify {
 pub(crate) fn run(args: &Verify, url: &StoreUrl, voice: Voice) -> Outcome {
     let outside = args.checkpoint.as_deref().map(read).transpose()?;
     let mut progress = Progress::begin(voice, "verifying");
-    let (report, head) = records::with(url, async |store| {
+    let (report, head) = records::look(url, async |store| {
         let trouble = |fault| records::trouble(&fault, url);
         let report = progress.during(ledger::verify(&store, outside.as_ref())).await.map_err(trouble)?;
         let newest = store.activity(Filter { limit: Some(1), ..Filter::default() }).await;

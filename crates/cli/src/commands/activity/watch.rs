@@ -66,7 +66,7 @@ enum Lines {
 /// Follows until it is told to end. With `--json`, the envelope at the end holds what was seen.
 pub(crate) fn run(args: &Watch, url: &StoreUrl, voice: Voice) -> Outcome {
     let mut sight = Sight { voice, lines: args.format, left: args.count, kept: Vec::new(), titled: false };
-    records::with(url, async |store| {
+    records::look(url, async |store| {
         tokio::select! {
             seen = follow(&store, args, url, &mut sight) => seen,
             // An end that was asked for is a good one.
