@@ -743,6 +743,60 @@ test("a gateway that goes and comes back: the page says so, stays signed in, and
   await row(next.plan_id).waitFor();
 });
 
+test("a pass phrase is set under Credentials, and with it and a name one signs in; a wrong one does not", async () => {
+  await page.goto(`${house.url}/credentials`);
+  const set = page.locator("form", { has: page.getByRole("heading", { name: "Your pass phrase" }) });
+  await set.getByLabel("New pass phrase").fill("too short");
+  await set.getByRole("button", { name: "Set" }).click();
+  await set.getByText(/12 characters/).last().waitFor();
+  await set.getByLabel("New pass phrase").fill("correct horse battery staple");
+  await set.getByRole("button", { name: "Set" }).click();
+  await page.getByText("Your pass phrase is set").waitFor();
+  assert.equal(await set.getByLabel("New pass phrase").inputValue(), "", "it is not left standing there");
+  const context = await web.browser.newContext();
+  const fresh = await context.newPage();
+  await fresh.goto(`${house.url}/activity`);
+  await fresh.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+  await fresh.getByText("With a pass phrase instead").click();
+  const door = fresh.locator("form", { has: fresh.getByLabel("Pass phrase") });
+  const secret = door.getByLabel("Pass phrase");
+  assert.equal(await secret.getAttribute("type"), "password");
+  for (const [name, phrase] of [["mara", "correct horse battery stable"], ["nobody", "correct horse battery staple"]]) {
+    await fresh.getByLabel("Name").fill(name);
+    await secret.fill(phrase);
+    await door.getByRole("button", { name: "Sign in" }).click();
+    await door.getByText(/E_[A-Z_]+|pass phrase is|unknown|wrong/).first().waitFor();
+    assert.equal(await fresh.locator("nav").count(), 0, "nobody is in");
+  }
+  await fresh.getByLabel("Name").fill("mara");
+  await secret.fill("correct horse battery staple");
+  await door.getByRole("button", { name: "Sign in" }).click();
+  await fresh.getByRole("heading", { name: "Activity" }).waitFor();
+  const plan = await write();
+  await fresh.goto(`${house.url}/plans/${plan.plan_id}`);
+  await fresh.getByRole("button", { name: "Approve", exact: true }).click();
+  await fresh.locator(".plan-title .badge", { hasText: "approved" }).waitFor();
+  await context.close();
+  quiet();
+});
+
+test("a human credential opens the page, an agent's does not", async () => {
+  const make = (role) => JSON.parse(house.run("token", "create", "--role", role, "--name", `${role}-at-the-door`, "--json", "--config", "countersign.toml")).data.secret;
+  const context = await web.browser.newContext();
+  const fresh = await context.newPage();
+  await fresh.goto(`${house.url}/grants`);
+  await fresh.getByText("With a human credential instead").click();
+  const form = fresh.locator("form", { has: fresh.getByLabel("Credential") });
+  await form.getByLabel("Credential").fill(make("agent"));
+  await form.getByRole("button", { name: "Sign in" }).click();
+  await form.getByText(/the desk is for people/).waitFor();
+  assert.equal(await fresh.locator("nav").count(), 0);
+  await form.getByLabel("Credential").fill(make("human"));
+  await form.getByRole("button", { name: "Sign in" }).click();
+  await fresh.getByRole("heading", { name: "Grants" }).waitFor();
+  await context.close();
+});
+
 test("signing out ends the session", async () => {
   const other = await web.visit();
   await other.getByRole("button", { name: "Sign out" }).click();

@@ -82,7 +82,7 @@ registry! {
     }
     ArgumentsInvalid = "E_ARGUMENTS_INVALID" {
         meaning: "the arguments are not what the tool's schema, the gateway or strict JSON accepts", retry: No,
-        reasons: ["arguments_invalid", "arguments_not_strict", "schema_mismatch"], next: [FixArguments]
+        reasons: ["arguments_invalid", "arguments_not_strict", "request_state_invalid", "schema_mismatch"], next: [FixArguments]
     }
     ModeAsk = "E_MODE_ASK" {
         meaning: "the mode is ask, in which nothing changes; data.explain says what would happen", retry: No,

@@ -295,7 +295,8 @@ async fn agent_at_the_desk(desk: &Desk, credential: &Credential, route: &str) ->
         .with_fact("action", "agent_at_the_desk")
         .with_fact("entity_type", "route")
         .with_fact("entity_id", route)
-        .with_fact("credential_id", credential.id.as_str());
+        .with_fact("credential_id", credential.id.as_str())
+        .with_fact("reason_code", refusal.reason_code);
     row.principal = Some(credential.name.as_str().into());
     row.role = Some(Role::Agent);
     row.source = Some(Source::Api);

@@ -8,7 +8,7 @@ use countersign_core::ids::{PrincipalId, Secret, SessionId};
 use countersign_core::role::Role;
 use countersign_store::{SavedLine, StoreFault, secret_digest};
 use countersign_wire::era::{Era, Version};
-use countersign_wire::frame::{Notification, Reply, Request};
+use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
@@ -210,6 +210,14 @@ impl Service for Face {
         let facts = || about(&ctx);
         let answer = pin!(self.answer(&ctx, &request.method, params));
         trace::served(self.house.watcher(), &request.method, params, facts, answer).await
+    }
+
+    async fn not_resumed(&self, ctx: &Ctx, request: &Request, error: RpcError) -> RpcError {
+        let params = request.params.as_deref();
+        match line::caller(ctx, params) {
+            Ok((caller, _)) => surfaces::refuse_state(&self.house, &caller, params, &error).await,
+            Err(_) => error,
+        }
     }
 
     async fn notification(&self, _session: Arc<Session>, notification: Notification) {

@@ -15,6 +15,7 @@ use countersign_core::role::Role;
 use countersign_wire::frame::{Reply, RpcError};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::Ctx;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer::Answer;
@@ -178,6 +179,25 @@ pub(crate) async fn refuse_unread(
         );
     }
     Answer::refused(command, &refusal)
+}
+
+/// Refuses a retry that brings a state which is unknown, used or another call's: somebody may be trying something.
+pub(crate) async fn refuse_state(
+    house: &Arc<House>,
+    caller: &Caller,
+    params: Option<&RawValue>,
+    error: &RpcError,
+) -> RpcError {
+    let none = raw::empty_object();
+    let params = params.unwrap_or(&none);
+    let name = raw::get_str(params, "name").unwrap_or_default();
+    let refusal = Refusal::new(Code::ArgumentsInvalid, error.message())
+        .because("request_state_invalid")
+        .with("field", "requestState");
+    let tool = FullName::new("countersign", &*name);
+    refuse_unread(house, caller, tool, None, &name, refusal.clone(), params).await;
+    let data = json!({"code": refusal.code.as_str(), "details": refusal.details_value()});
+    RpcError::with_data(error.code(), &error.message(), &data)
 }
 
 /// A definition of ours as raw JSON.

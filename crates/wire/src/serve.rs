@@ -30,7 +30,7 @@ pub(crate) use self::session::lock;
 pub use self::session::{Client, Gone, Saved, Session, SessionId};
 pub use self::stdio::{StdioOptions, serve_line, serve_stdio};
 pub use self::tls::{Certificate, listen_https};
-use crate::frame::{Limits, Notification, Reply, Request};
+use crate::frame::{Limits, Notification, Reply, Request, RpcError};
 use crate::mirror::Mirrors;
 use crate::raw::Raw;
 
@@ -174,6 +174,17 @@ pub trait Service: Send + Sync + 'static {
     /// A request. The reply may be of either era: the wire says it in the client's (`resultType` and the like).
     /// Runs in a task of its own and is never aborted: watch `ctx.cancelled()`.
     fn request(&self, ctx: Ctx, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// A retry whose `requestState` is not one to go on from; nothing of it is done. What the client is told instead of `error`.
+    fn not_resumed(
+        &self,
+        ctx: &Ctx,
+        request: &Request,
+        error: RpcError,
+    ) -> impl Future<Output = RpcError> + Send {
+        let _ = (ctx, request);
+        async { error }
+    }
 
     /// A notification, in order with the others of its line; the line waits, so be quick.
     fn notification(

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use countersign_core::call::Scopes;
 use countersign_core::config::{Config, Reads, Surface};
+use countersign_core::digest::Digest;
 use countersign_core::ids::{PrincipalId, SessionId, WriterId};
 use countersign_core::mode::Mode;
 use countersign_core::record::Source;
@@ -242,14 +243,18 @@ impl Served {
         let telemetry = Telemetry::watch(&house);
         countersign_gateway::replicas::join(&house);
         tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&house), keeper, assembly));
-        let opened = listeners.open_desk(&house, &store).await;
+        let mut opened = listeners.open_desk(&house, &store).await;
         let face = Face::new(Arc::clone(&house), self.local, openness);
-        let mut serve = ServeOptions::new(SealKey::random());
+        let mut serve = ServeOptions::new(seal_key(&store));
         serve.limits = frame_limits(&self.config);
         let ended = match listeners.hosts {
             None => {
                 let options = StdioOptions::new(serve, wire::SessionId::new(self.session.as_str()));
-                wire::serve_stdio(Arc::new(face), options).await
+                let ended = wire::serve_stdio(Arc::new(face), options).await;
+                if let Some(desk) = &mut opened {
+                    desk.stop();
+                }
+                ended
             }
             Some(listening) => {
                 let usual = HttpOptions::loopback(serve);
@@ -259,16 +264,21 @@ impl Served {
                 };
                 let (mut router, front) = http::routes(Arc::clone(&house), face, options);
                 banner(&format!("listening on {}/mcp", listening.url(&self.config.gateway.hosts)?));
-                let desk = opened.map(|(desk, pages)| {
-                    router = pages.map_or_else(|| router.clone(), |pages| router.clone().merge(pages));
-                    desk
-                });
+                let mut at_the_end: Option<Box<dyn FnOnce() + Send>> = None;
+                if let Some(desk) = &mut opened {
+                    if let Some(pages) = desk.pages.take() {
+                        router = router.merge(pages);
+                    }
+                    at_the_end = Some(desk.stopper());
+                }
                 let (told, stopping) = tokio::sync::oneshot::channel();
                 let listeners = Arc::clone(&front);
                 let until = async move {
                     stopped().await;
                     // Pages and hosts that listen would keep the listener open.
-                    desk.iter().for_each(|desk| desk.close());
+                    if let Some(stop) = at_the_end {
+                        stop();
+                    }
                     listeners.hush();
                     let _ = told.send(());
                 };
@@ -280,6 +290,9 @@ impl Served {
                 served
             }
         };
+        if let Some(desk) = opened {
+            desk.ended().await;
+        }
         for upstream in house.upstreams.load().values() {
             upstream.close().await;
         }
@@ -301,6 +314,12 @@ async fn patience(stopping: tokio::sync::oneshot::Receiver<()>) {
         // Whoever would tell is gone with the listener, which says why itself.
         Err(_) => std::future::pending().await,
     }
+}
+
+/// What seals the questions stateless clients carry: the same for all replicas of a store, and after a restart.
+fn seal_key(store: &Store) -> SealKey {
+    let secret = Digest::plain(&[b"countersign request state\0", store.salt()].concat());
+    SealKey::new(secret.bytes())
 }
 
 fn absolute(folder: &std::path::Path) -> std::path::PathBuf {

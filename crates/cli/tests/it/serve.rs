@@ -15,6 +15,7 @@ mod injection;
 mod lists;
 mod memory;
 mod notify;
+mod over_rest;
 mod pack;
 mod page;
 mod people;

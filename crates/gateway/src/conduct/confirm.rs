@@ -221,7 +221,8 @@ impl Conduct<'_> {
             |state: PlanState| matches!(state, PlanState::Executing | PlanState::Done | PlanState::Failed);
         let mut row = self.house.plan(id).await.ok().flatten().filter(|row| is_run(row.state))?;
         if row.state == PlanState::Executing {
-            crate::waiting::until_settled(self.house, self.ctx?, id, self.wait_seconds?).await;
+            let seconds = self.wait_seconds.unwrap_or(HOST_PATIENCE.as_secs_f64());
+            crate::waiting::until_settled(self.house, self.ctx?, id, seconds).await;
             row = self.house.plan(id).await.ok().flatten()?;
         }
         let result = raw::from_text(row.result.as_deref()?)?;
@@ -322,7 +323,7 @@ impl Conduct<'_> {
         }
         let params = raw::to_raw(&json!({
             "mode": "form",
-            "message": question(plan, &self.house.redactor),
+            "message": question(plan, &holding.plan_id, &self.house.redactor),
             "requestedSchema": {"type": "object", "properties": {}},
         }));
         let Some(ctx) = self.ctx.filter(|ctx| ctx.can_ask("elicitation/create", Some(&params))) else {
@@ -333,7 +334,8 @@ impl Conduct<'_> {
             crate::waiting::until_decided(self.house, ctx, &holding.plan_id, HOST_PATIENCE.as_secs_f64());
         let asking = async {
             tokio::select! {
-                answer = ctx.ask("elicitation/create", Some(&params)) => Err(answer),
+                // It names the plan, which is decided once: whichever replica the answer comes to can take it.
+                answer = ctx.ask_anywhere("elicitation/create", Some(&params)) => Err(answer),
                 decided = decided => Ok(decided),
             }
         };
@@ -368,7 +370,7 @@ impl Conduct<'_> {
 }
 
 /// What a person reads in the host's form: everything, invisibles escaped.
-fn question(plan: &Plan, redactor: &Redactor) -> String {
+fn question(plan: &Plan, id: &PlanId, redactor: &Redactor) -> String {
     let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
     let arguments = serde_json::to_string_pretty(&arguments).unwrap_or_default();
     let preview = serde_json::to_string_pretty(&plan.preview.shown).unwrap_or_default();
@@ -378,7 +380,7 @@ fn question(plan: &Plan, redactor: &Redactor) -> String {
         plan.tool,
         plan.effect,
         plan.principal,
-        plan.id,
+        id,
         plan.hash
     );
     escape::visible(&text)

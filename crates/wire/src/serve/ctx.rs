@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ask::{AskFault, is_offered};
-use super::parking::{Bound, Question};
+use super::parking::{Bound, Mark, Question, Taker};
 use super::session::{Client, Gone, Session, lock};
 use crate::era::{self, Era};
 use crate::frame::{self, Id, Notification, Reply, RpcError, code};
@@ -52,6 +52,7 @@ struct Inner {
     server_info: Option<Arc<RawValue>>,
     cancelled: Signal,
     place: Mutex<Place>,
+    carried: Mutex<Vec<(Mark, Raw)>>,
 }
 
 /// A request's context; cheap to clone.
@@ -77,11 +78,13 @@ pub(crate) struct Setting {
     /// Told in the `_meta` of modern results.
     pub(crate) server_info: Option<Arc<RawValue>>,
     pub(crate) live: Live,
+    /// Answers the client brought along to questions that another process asked.
+    pub(crate) carried: Vec<(Mark, Raw)>,
 }
 
 impl Ctx {
     pub(crate) fn new(setting: Setting) -> Self {
-        let Setting { session, client, method, bound, level, server_info, live } = setting;
+        let Setting { session, client, method, bound, level, server_info, live, carried } = setting;
         Self(Arc::new(Inner {
             session,
             client,
@@ -91,6 +94,7 @@ impl Ctx {
             server_info,
             cancelled: Signal::default(),
             place: Mutex::new(Place::Live(live)),
+            carried: Mutex::new(carried),
         }))
     }
 
@@ -180,6 +184,16 @@ impl Ctx {
     /// Asks the client. Legacy: a JSON-RPC request on the line. Modern: the request parks and the client's retry brings the
     /// answer. Dropping the future withdraws the question (legacy) or leaves it open for the client's return (modern).
     pub async fn ask(&self, method: &str, params: Option<&RawValue>) -> Result<Raw, AskFault> {
+        self.ask_for(method, params, Taker::Here).await
+    }
+
+    /// The same with a question that says what it is about, once and for all: a stateless client may bring its answer to
+    /// another process with the same key, where the same question is asked of the same call.
+    pub async fn ask_anywhere(&self, method: &str, params: Option<&RawValue>) -> Result<Raw, AskFault> {
+        self.ask_for(method, params, Taker::Anywhere).await
+    }
+
+    async fn ask_for(&self, method: &str, params: Option<&RawValue>, taker: Taker) -> Result<Raw, AskFault> {
         match self.era() {
             Era::Legacy => {
                 let live = match &*lock(&self.0.place) {
@@ -194,19 +208,41 @@ impl Ctx {
                     () = self.cancelled() => Err(AskFault::Gone),
                 }
             }
-            Era::Modern => self.ask_parking(method, params).await,
+            Era::Modern => self.ask_parking(method, params, taker).await,
         }
     }
 
-    async fn ask_parking(&self, method: &str, params: Option<&RawValue>) -> Result<Raw, AskFault> {
+    /// The answer to this question, if the client brought it along.
+    fn brought(&self, method: &str, params: Option<&RawValue>) -> Option<Raw> {
+        let mut carried = lock(&self.0.carried);
+        if carried.is_empty() {
+            return None;
+        }
+        let mark = Question::mark(method, params);
+        let place = carried.iter().position(|(known, _)| *known == mark)?;
+        Some(carried.swap_remove(place).1)
+    }
+
+    async fn ask_parking(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        taker: Taker,
+    ) -> Result<Raw, AskFault> {
         if !era::may_ask(self.method()) {
             return Err(AskFault::NotHere(self.method().to_owned()));
         }
         if !is_offered(self.client().capabilities.as_deref(), method, params) {
             return Err(AskFault::NotOffered(method.to_owned()));
         }
+        if taker == Taker::Anywhere
+            && let Some(answer) = self.brought(method, params)
+        {
+            return Ok(answer);
+        }
         let (answer, answered) = oneshot::channel();
-        let question = Question { method: method.into(), params: params.map(ToOwned::to_owned), answer };
+        let question =
+            Question { method: method.into(), params: params.map(ToOwned::to_owned), answer, taker };
         self.pose(question)?;
         tokio::select! {
             reply = answered => reply.map_err(|_| AskFault::Expired)?.map_err(AskFault::Rpc),

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::ctx::{Ctx, Live, Setting, Unanswered};
 use super::listen::ListenFilter;
-use super::parking::{Bound, Parking};
+use super::parking::{Bound, Parking, Return, State};
 use super::session::{Client, Session, tagged};
 use super::{Description, End, Notice, ServeOptions, Service, Transport};
 use crate::era::{self, Era, Version, key};
@@ -81,7 +81,7 @@ impl<S: Service> Front<S> {
         self: &Arc<Self>,
         session: &Arc<Session>,
         outlet: mpsc::Sender<Out>,
-        request: Request,
+        mut request: Request,
     ) -> Option<Ctx> {
         let modern = session.era() == Era::Modern;
         if modern && let Err(error) = era::check_modern_meta(request.params.as_deref()) {
@@ -91,8 +91,23 @@ impl<S: Service> Front<S> {
         let token =
             request.params.as_deref().and_then(|params| raw::get_in(params, &["_meta", "progressToken"]));
         let live = Live { id: request.id.clone(), outlet, token: token.map(ToOwned::to_owned) };
+        let (mut carried, mut refused) = (Vec::new(), None);
         if modern && let Some(state) = self.parking.state_of(&request) {
-            return self.resume(session, live, &state, &request).await;
+            let key = &session.tag().key;
+            match state {
+                State::Ours(sealed) => match self.parking.take(&sealed, key, &request) {
+                    Ok(back) => return Some(resume(session, live, back)),
+                    Err(error) => refused = Some(error),
+                },
+                State::Elsewhere(sealed) => match self.parking.carry(&sealed, key, &request) {
+                    Ok(Some(answers)) => {
+                        carried = answers;
+                        request.params = request.params.map(unsealed);
+                    }
+                    Ok(None) => {}
+                    Err(error) => refused = Some(error),
+                },
+            }
         }
         let ctx = Ctx::new(Setting {
             session: session.clone(),
@@ -106,6 +121,7 @@ impl<S: Service> Front<S> {
             server_info: if modern { self.server_info.get().cloned() } else { None },
             method: request.method.clone(),
             live: live.clone(),
+            carried,
         });
         if !session.enter(request.id.clone(), ctx.clone()) {
             let error = RpcError::new(code::INVALID_REQUEST, "a request with this id is in flight already");
@@ -113,36 +129,22 @@ impl<S: Service> Front<S> {
             return None;
         }
         let front = self.clone();
-        tokio::spawn(front.run(ctx.clone(), live, request));
+        tokio::spawn(front.run(ctx.clone(), live, request, refused));
         Some(ctx)
     }
 
-    async fn resume(
-        &self,
-        session: &Arc<Session>,
-        live: Live,
-        state: &str,
-        request: &Request,
-    ) -> Option<Ctx> {
-        match self.parking.take(state, &session.tag().key, request) {
-            Ok(back) => {
-                session.enter(live.id.clone(), back.ctx.clone());
-                // In a task: what was said meanwhile may be more than the client's queue holds.
-                let (ctx, unanswered) = (back.ctx.clone(), back.unanswered);
-                tokio::spawn(async move { ctx.resume(live, unanswered).await });
-                Some(back.ctx)
-            }
-            Err(error) => {
-                reply_now(&live.outlet, &request.id, Err(error)).await;
-                None
-            }
-        }
+    async fn run(self: Arc<Self>, ctx: Ctx, live: Live, request: Request, refused: Option<RpcError>) {
+        let guard = Unanswered::new(ctx.clone());
+        let reply = match refused {
+            Some(error) => Err(Box::pin(self.service.not_resumed(&ctx, &request, error)).await),
+            None => self.reply(&ctx, live, request).await,
+        };
+        guard.answer(reply).await;
     }
 
-    async fn run(self: Arc<Self>, ctx: Ctx, live: Live, request: Request) {
-        let guard = Unanswered::new(ctx.clone());
+    async fn reply(&self, ctx: &Ctx, live: Live, request: Request) -> Reply {
         let session = ctx.session().clone();
-        let reply = match (session.era(), &*request.method) {
+        match (session.era(), &*request.method) {
             (Era::Legacy, "ping") => Ok(raw::empty_object()),
             (Era::Legacy, "initialize") => {
                 Err(RpcError::new(code::INVALID_REQUEST, "the session is initialized already"))
@@ -152,17 +154,16 @@ impl<S: Service> Front<S> {
             }
             // Boxed, so that a call does not carry the room that these need.
             (Era::Modern, "server/discover") => Ok(Box::pin(self.discover_result(&session)).await),
-            (Era::Modern, "subscriptions/listen") => Box::pin(self.listen(&ctx, live, &request)).await,
+            (Era::Modern, "subscriptions/listen") => Box::pin(self.listen(ctx, live, &request)).await,
             (Era::Modern, method) if era::is_legacy_only(method) => Err(RpcError::method_not_found(method)),
             (Era::Legacy | Era::Modern, _) => {
                 // Held while the request runs: a flood of one client waits here, not in the service.
                 match session.turn().await {
-                    Some(_turn) => self.ask_service(&ctx, request).await,
+                    Some(_turn) => self.ask_service(ctx, request).await,
                     None => Err(RpcError::new(code::INTERNAL, "too many requests in flight")),
                 }
             }
-        };
-        guard.answer(reply).await;
+        }
     }
 
     async fn ask_service(&self, ctx: &Ctx, request: Request) -> Reply {
@@ -229,6 +230,21 @@ impl<S: Service> Front<S> {
             self.service.noticed(Some(session), Notice::LateAnswer);
         }
     }
+}
+
+/// Goes on with a parked request.
+fn resume(session: &Arc<Session>, live: Live, back: Return) -> Ctx {
+    session.enter(live.id.clone(), back.ctx.clone());
+    // In a task: what was said meanwhile may be more than the client's queue holds.
+    let (ctx, unanswered) = (back.ctx.clone(), back.unanswered);
+    tokio::spawn(async move { ctx.resume(live, unanswered).await });
+    back.ctx
+}
+
+/// The params without what was for us.
+fn unsealed(params: Raw) -> Raw {
+    let edits = [raw::Edit::Remove("requestState"), raw::Edit::Remove("inputResponses")];
+    raw::edit(&params, &edits).unwrap_or(params)
 }
 
 /// Answers without a context.

@@ -1,16 +1,17 @@
 //! Requests of stateless clients that wait for an answer (`input_required`). The `requestState` the client carries is a sealed
-//! handle: encrypted, bound to principal and method, good once and for a while. The request itself never leaves memory.
+//! ticket: encrypted, bound to principal, method, target and arguments, good once and for a while. The request itself never leaves
+//! memory. Another process with the same key takes from the ticket which questions were asked about the same request; the
+//! answers to those that say what they are about go along, everything else is asked again.
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest::{Context, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -25,6 +26,9 @@ use crate::raw::{self, Raw};
 /// Marks a `requestState` as one of a gateway like ours; the instance's own mark follows.
 const PREFIX: &str = "cs1.";
 const HANDLE: usize = 16;
+const DIGEST: usize = 32;
+/// The mark of a question that only the process which asked it can take the answer to.
+const HERE: Mark = [0; DIGEST];
 /// Most requests that may wait at once.
 const LIMIT: usize = 4096;
 
@@ -54,10 +58,10 @@ impl SealKey {
         }
     }
 
-    fn seal(&self, handle: &[u8; HANDLE], binding: &[u8]) -> Option<String> {
+    fn seal(&self, ticket: &Ticket, binding: &[u8]) -> Option<String> {
         let mut nonce = [0u8; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
-        let mut sealed = handle.to_vec();
+        let mut sealed = ticket.bytes();
         self.0
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(binding), &mut sealed)
             .ok()?;
@@ -66,11 +70,11 @@ impl SealKey {
         Some(URL_SAFE_NO_PAD.encode(whole))
     }
 
-    fn open(&self, sealed: &str, binding: &[u8]) -> Option<[u8; HANDLE]> {
+    fn open(&self, sealed: &str, binding: &[u8]) -> Option<Ticket> {
         let mut whole = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, sealed) = whole.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        self.0.open_in_place(nonce, Aad::from(binding), sealed).ok()?.as_ref().try_into().ok()
+        Ticket::read(self.0.open_in_place(nonce, Aad::from(binding), sealed).ok()?)
     }
 }
 
@@ -80,17 +84,72 @@ impl fmt::Debug for SealKey {
     }
 }
 
-/// What a retry must repeat: the same target with the same arguments.
+/// What a retry must repeat: the same target with the same arguments; the same bytes in every process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bound(u64);
+pub(crate) struct Bound([u8; DIGEST]);
 
 impl Bound {
     pub(crate) fn of(params: Option<&RawValue>) -> Self {
-        static HASHER: OnceLock<RandomState> = OnceLock::new();
         let text = params.map_or("", RawValue::get);
-        let part = |name| raw::get_text(text, name);
-        Self(HASHER.get_or_init(RandomState::new).hash_one((part("name"), part("uri"), part("arguments"))))
+        let part = |name| raw::get_text(text, name).unwrap_or_default();
+        Self(digest(&[part("name"), part("uri"), part("arguments")]))
     }
+}
+
+/// What tells a question from every other.
+pub(crate) type Mark = [u8; DIGEST];
+
+fn digest(parts: &[&str]) -> [u8; DIGEST] {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part.as_bytes());
+    }
+    let mut bytes = [0; DIGEST];
+    bytes.iter_mut().zip(context.finish().as_ref()).for_each(|(to, from)| *to = *from);
+    bytes
+}
+
+/// What the client carries.
+#[derive(Debug, PartialEq, Eq)]
+struct Ticket {
+    handle: [u8; HANDLE],
+    /// Seconds since 1970.
+    until: u64,
+    bound: Bound,
+    questions: Vec<Mark>,
+}
+
+impl Ticket {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.handle.to_vec();
+        bytes.extend(self.until.to_be_bytes());
+        bytes.extend(self.bound.0);
+        self.questions.iter().for_each(|mark| bytes.extend(mark));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (handle, rest) = bytes.split_first_chunk::<HANDLE>()?;
+        let (until, rest) = rest.split_first_chunk::<8>()?;
+        let (bound, rest) = rest.split_first_chunk::<DIGEST>()?;
+        let (questions, []) = rest.as_chunks::<DIGEST>() else { return None };
+        let until = u64::from_be_bytes(*until);
+        Some(Self { handle: *handle, until, bound: Bound(*bound), questions: questions.to_vec() })
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Who can take the answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taker {
+    /// Only the process that asked it.
+    Here,
+    /// Every process with the same key: the question says what it is about and can be answered once.
+    Anywhere,
 }
 
 /// One question put to the client.
@@ -99,6 +158,14 @@ pub(crate) struct Question {
     pub(crate) method: Box<str>,
     pub(crate) params: Option<Raw>,
     pub(crate) answer: oneshot::Sender<Reply>,
+    pub(crate) taker: Taker,
+}
+
+impl Question {
+    /// The mark of a question.
+    pub(crate) fn mark(method: &str, params: Option<&RawValue>) -> Mark {
+        digest(&[method, params.map_or("", RawValue::get)])
+    }
 }
 
 struct Parked {
@@ -120,6 +187,14 @@ impl fmt::Debug for Parking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parking").field("waiting", &lock(&self.waiting).len()).finish_non_exhaustive()
     }
+}
+
+/// A `requestState` that looks like one of ours: its sealed part.
+pub(crate) enum State {
+    /// Of this process.
+    Ours(String),
+    /// Of another.
+    Elsewhere(String),
 }
 
 /// The client came back: its request, and the questions it left open.
@@ -146,7 +221,19 @@ impl Parking {
         let mut handle = [0u8; HANDLE];
         SystemRandom::new().fill(&mut handle).map_err(|_| AskFault::Gone)?;
         let binding = Self::binding(&ctx.session().tag().key, ctx.method());
-        let sealed = self.key.seal(&handle, &binding).ok_or(AskFault::Gone)?;
+        let ticket = Ticket {
+            handle,
+            until: seconds().saturating_add(self.ttl.as_secs()),
+            bound: ctx.bound().copied().unwrap_or(Bound(HERE)),
+            questions: questions
+                .iter()
+                .map(|question| match question.taker {
+                    Taker::Here => HERE,
+                    Taker::Anywhere => Question::mark(&question.method, question.params.as_deref()),
+                })
+                .collect(),
+        };
+        let sealed = self.key.seal(&ticket, &binding).ok_or(AskFault::Gone)?;
         let state = format!("{}{sealed}", self.mark);
         let questions: Vec<(String, Question)> = questions
             .into_iter()
@@ -189,28 +276,53 @@ impl Parking {
         wait.abort_handle()
     }
 
-    /// Whether a request is a retry of a parked one: the sealed part of its state, only where the state is ours.
-    pub(crate) fn state_of(&self, request: &Request) -> Option<String> {
+    /// Whether a request is a retry of a parked one, here or elsewhere.
+    pub(crate) fn state_of(&self, request: &Request) -> Option<State> {
         let params = request.params.as_deref()?;
         memchr::memmem::find(params.get().as_bytes(), b"requestState")?;
         let state = raw::get_str(params, "requestState")?;
-        state.strip_prefix(&*self.mark).map(str::to_owned)
+        if let Some(sealed) = state.strip_prefix(&*self.mark) {
+            return Some(State::Ours(sealed.to_owned()));
+        }
+        let (_, sealed) = state.strip_prefix(PREFIX)?.split_once('.')?;
+        Some(State::Elsewhere(sealed.to_owned()))
+    }
+
+    /// The answers a client brings to questions that another process of this key asked about the same request; none where the
+    /// state is not of this key, and passes untouched.
+    pub(crate) fn carry(
+        &self,
+        sealed: &str,
+        tag_key: &str,
+        request: &Request,
+    ) -> Result<Option<Vec<(Mark, Raw)>>, RpcError> {
+        let binding = Self::binding(tag_key, &request.method);
+        let Some(ticket) = self.key.open(sealed, &binding) else { return Ok(None) };
+        let params = request.params.as_deref();
+        if ticket.until < seconds() || ticket.bound != Bound::of(params) {
+            return Err(not_resumed());
+        }
+        let responses = params.and_then(|params| raw::get(params, "inputResponses"));
+        let answers = ticket.questions.iter().enumerate().filter(|(_, mark)| **mark != HERE);
+        let answers = answers.filter_map(|(number, mark)| {
+            Some((*mark, raw::get(responses?, &format!("q{}", number + 1))?.to_owned()))
+        });
+        Ok(Some(answers.collect()))
     }
 
     /// Takes a parked request out, for good, and hands the answers to whoever asked.
     pub(crate) fn take(&self, sealed: &str, tag_key: &str, request: &Request) -> Result<Return, RpcError> {
-        let refuse = || RpcError::invalid_params("`requestState` is unknown, expired or already used");
         let binding = Self::binding(tag_key, &request.method);
-        let handle = self.key.open(sealed, &binding).ok_or_else(refuse)?;
+        let handle = self.key.open(sealed, &binding).ok_or_else(not_resumed)?.handle;
         let parked = {
             let mut waiting = lock(&self.waiting);
             let same = waiting
                 .get(&handle)
                 .is_some_and(|parked| parked.ctx.bound() == Some(&Bound::of(request.params.as_deref())));
             if !same {
-                return Err(refuse());
+                return Err(not_resumed());
             }
-            waiting.remove(&handle).ok_or_else(refuse)?
+            waiting.remove(&handle).ok_or_else(not_resumed)?
         };
         parked.timer.abort();
         let responses = request.params.as_deref().and_then(|params| raw::get(params, "inputResponses"));
@@ -227,15 +339,52 @@ impl Parking {
     }
 }
 
+fn not_resumed() -> RpcError {
+    RpcError::invalid_params(
+        "`requestState` is unknown, expired, already used or of another call; call again without it",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Id;
+
+    fn retry(arguments: &str) -> Request {
+        let params = format!(
+            r#"{{"name":"t","arguments":{arguments},"inputResponses":{{"q1":{{"n":1}},"q2":{{"n":2}},"q3":{{"n":3}}}}}}"#
+        );
+        Request { id: Id::number(1), method: "tools/call".into(), params: raw::from_text(params) }
+    }
+
+    #[test]
+    fn another_process_of_the_same_key_takes_answers_to_what_was_asked_about_the_same_call() {
+        let key = SealKey::new(&[7; 32]);
+        let there = Parking::new(key.clone(), Duration::from_secs(60));
+        let marks = [Question::mark("elicitation/create", None), HERE];
+        let sealed = |until: u64| {
+            let bound = Bound::of(retry("{}").params.as_deref());
+            let ticket = Ticket { handle: [1; HANDLE], until, bound, questions: marks.to_vec() };
+            key.seal(&ticket, &Parking::binding("ann", "tools/call")).unwrap()
+        };
+        let live = sealed(seconds() + 60);
+        let answers = there.carry(&live, "ann", &retry("{}")).unwrap().unwrap();
+        assert_eq!(answers.len(), 1, "only questions that say what they are about");
+        assert_eq!((answers[0].0, answers[0].1.get()), (marks[0], r#"{"n":1}"#));
+        assert!(there.carry(&live, "ann", &retry(r#"{"all":true}"#)).is_err(), "other arguments");
+        assert!(there.carry(&sealed(1), "ann", &retry("{}")).is_err(), "too late");
+        assert!(there.carry(&live, "bob", &retry("{}")).unwrap().is_none(), "somebody else's");
+        let foreign = Parking::new(SealKey::new(&[8; 32]), Duration::from_secs(60));
+        assert!(foreign.carry(&live, "ann", &retry("{}")).unwrap().is_none(), "another key");
+    }
 
     #[test]
     fn a_state_opens_only_where_it_was_sealed() {
         let key = SealKey::new(&[7; 32]);
-        let state = key.seal(&[3; HANDLE], b"ann\0tools/call").unwrap();
-        assert_eq!(key.open(&state, b"ann\0tools/call"), Some([3; HANDLE]));
+        let ticket =
+            || Ticket { handle: [3; HANDLE], until: 9, bound: Bound([4; DIGEST]), questions: vec![HERE] };
+        let state = key.seal(&ticket(), b"ann\0tools/call").unwrap();
+        assert_eq!(key.open(&state, b"ann\0tools/call"), Some(ticket()));
         assert_eq!(key.open(&state, b"bob\0tools/call"), None);
         assert_eq!(SealKey::new(&[8; 32]).open(&state, b"ann\0tools/call"), None);
         let mut forged = state.clone();

@@ -12,8 +12,10 @@ use countersign_gateway::house::House;
 use countersign_store::Store;
 use countersign_wire::serve::{Certificate, listen_http, listen_https};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
-use super::{banner, broken};
+use super::{PATIENCE, banner, broken};
 use crate::answer::Trouble;
 use crate::config_file;
 
@@ -144,11 +146,7 @@ impl Listeners {
     }
 
     /// Serves the desk: at its own address until the end, or as a router for the hosts' listener.
-    pub(super) async fn open_desk(
-        &mut self,
-        house: &Arc<House>,
-        store: &Store,
-    ) -> Option<(Arc<Desk>, Option<axum::Router>)> {
+    pub(super) async fn open_desk(&mut self, house: &Arc<House>, store: &Store) -> Option<OpenDesk> {
         // Without a listener the desk is somewhere else, if anywhere.
         if self.people.is_none() && self.hosts.is_none() {
             return None;
@@ -166,13 +164,48 @@ impl Listeners {
         }
         match self.people.take() {
             None => {
-                let router = mount(&desk);
-                Some((desk, Some(router)))
+                let pages = Some(mount(&desk));
+                Some(OpenDesk { desk, pages, stop: None, listening: None })
             }
             Some(listening) => {
-                tokio::spawn(listening.serve(mount_alone(&desk), std::future::pending()));
-                Some((desk, None))
+                let (stop, stopped) = oneshot::channel::<()>();
+                let until = async move { stopped.await.unwrap_or_default() };
+                let listening = Some(tokio::spawn(listening.serve(mount_alone(&desk), until)));
+                Some(OpenDesk { desk, pages: None, stop: Some(stop), listening })
             }
+        }
+    }
+}
+
+/// The desk while it is open.
+pub(super) struct OpenDesk {
+    desk: Arc<Desk>,
+    /// Its routes, where it shares the hosts' listener.
+    pub(super) pages: Option<axum::Router>,
+    stop: Option<oneshot::Sender<()>>,
+    listening: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl OpenDesk {
+    /// Ends the streams of pages that listen, and takes no more requests.
+    pub(super) fn stop(&mut self) {
+        self.stopper()();
+    }
+
+    /// What does so, for later.
+    pub(super) fn stopper(&mut self) -> Box<dyn FnOnce() + Send> {
+        let (desk, stop) = (Arc::clone(&self.desk), self.stop.take());
+        Box::new(move || {
+            desk.close();
+            drop(stop);
+        })
+    }
+
+    /// Waits until whoever was being answered has been.
+    pub(super) async fn ended(self) {
+        let Some(listening) = self.listening else { return };
+        if tokio::time::timeout(PATIENCE, listening).await.is_err() {
+            banner("requests at the desk were cut off: what they had begun is in the ledger");
         }
     }
 }

@@ -20,13 +20,13 @@ fn erase(id: &str, extra: &str) -> String {
 }
 
 /// A person with a credential, at a desk.
-struct Person {
-    address: String,
-    secret: String,
+pub(crate) struct Person {
+    pub(crate) address: String,
+    pub(crate) secret: String,
 }
 
 impl Person {
-    fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let headers = [
             ("Authorization".to_owned(), format!("Bearer {}", self.secret)),
             ("Content-Type".to_owned(), "application/json".to_owned()),
@@ -37,14 +37,14 @@ impl Person {
     }
 
     #[track_caller]
-    fn data(&self, method: &str, path: &str, body: Value) -> Value {
+    pub(crate) fn data(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, mut answer) = self.ask(method, path, body);
         assert_eq!(status, 200, "{method} {path}: {answer}");
         answer["data"].take()
     }
 }
 
-fn person(scene: &Scene) -> Person {
+pub(crate) fn person(scene: &Scene) -> Person {
     Person { address: scene.gateway().address(), secret: scene.credential("ada", Role::Human, "{}") }
 }
 

@@ -41,6 +41,11 @@ impl Gateway {
         line.trim_start_matches("listening on http://").trim_end_matches("/mcp").to_owned()
     }
 
+    /// Its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn told(&self) -> &Arc<Told> {
         &self.told
     }

@@ -134,6 +134,11 @@ impl Scene {
         self.gateways.last().unwrap()
     }
 
+    /// The gateway, to be ended by whoever takes it.
+    pub(crate) fn take_gateway(&mut self) -> Gateway {
+        self.gateways.pop().unwrap()
+    }
+
     pub(crate) fn path(&self) -> &'static str {
         if self.surface == "direct" { "/mcp/direct" } else { "/mcp/router" }
     }

@@ -1,14 +1,15 @@
 //! What an agent could try to get its own plan through without a person: names, proxies, phrases, tokens, modes, headers, forged
 //! states, cards, plans of several steps, grants, REST, edits of files. Each as a named case against the real binary: nothing
-//! reaches the upstream, and the ledger knows of every try.
+//! reaches the upstream, and every single request of each has a row of the ledger of its own, written after the one before it
+//! was answered, with the code and the reason that were told.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use countersign_core::digest::Digest;
 use countersign_core::grant::{Allowed, Grant};
 use countersign_core::ids::{FullName, GrantId};
 use countersign_core::role::Role;
-use countersign_store::Filter;
 use jiff::{Timestamp, ToSpan as _};
 use serde_json::{Value, json};
 
@@ -41,6 +42,57 @@ struct Agent<'s> {
     secret: String,
     line: Client,
     said: Vec<String>,
+    ledger: rusqlite::Connection,
+    /// The last row when the last request had found its own.
+    mark: i64,
+    requests: usize,
+    /// Requests that left no row.
+    silent: Vec<String>,
+}
+
+/// What a row says, as far as it shows which request it belongs to.
+#[derive(Debug)]
+struct Row {
+    status: String,
+    code: Option<String>,
+    reason: Option<String>,
+}
+
+/// What was answered, as far as the row has to show it.
+struct Told {
+    said: String,
+    code: Option<String>,
+    reason: Option<String>,
+    refused: bool,
+}
+
+impl Told {
+    fn of(reply: &Reply) -> Self {
+        let said = match (reply.code(), &reply.frame["error"]["code"], &reply.result()["resultType"]) {
+            (Some(code), _, _) => code.to_owned(),
+            (None, Value::Number(code), _) => format!("error {code}"),
+            (None, _, Value::String(kind)) if kind == "input_required" => kind.clone(),
+            (None, _, _) if reply.ran() => "ran".to_owned(),
+            (None, _, _) => reply.data()["status"].as_str().unwrap_or("ok").to_owned(),
+        };
+        let details = match reply.envelope() {
+            Some(envelope) => &envelope["errors"][0]["details"],
+            None => &reply.frame["error"]["data"]["details"],
+        };
+        let reason = details["reason_code"].as_str().map(str::to_owned);
+        Self { said, code: reply.code().map(str::to_owned), reason, refused: reply.is_refusal() }
+    }
+
+    /// Whether this row is about it.
+    fn is_in(&self, row: &Row) -> bool {
+        match &self.code {
+            Some(code) => {
+                row.code.as_ref() == Some(code) && (self.reason.is_none() || row.reason == self.reason)
+            }
+            None if self.refused => row.status == "refused",
+            None => row.code.is_none() && ["success", "pending"].contains(&row.status.as_str()),
+        }
+    }
 }
 
 impl Agent<'_> {
@@ -50,15 +102,52 @@ impl Agent<'_> {
         Client::http_as(Way::HttpModern, host, &self.address, path, session, secret)
     }
 
+    /// Rows of this agent and its helpers that are newer than the mark.
+    fn rows(&self) -> Vec<Row> {
+        let sql = "SELECT status, code, json_extract(detail, '$.reason_code') FROM ledger
+                   WHERE sequence > ?1 AND (principal = ?2 OR principal LIKE ?2 || '-%') ORDER BY sequence";
+        let mut statement = self.ledger.prepare_cached(sql).unwrap();
+        let rows = statement.query_map((self.mark, &self.name), |row| {
+            Ok(Row { status: row.get(0)?, code: row.get(1)?, reason: row.get(2)? })
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Finds a row of its own for each of these answers, among those written since the ones before had theirs.
+    fn account(&mut self, told: Vec<Told>) {
+        self.requests += told.len();
+        let start = Instant::now();
+        loop {
+            let mut rows = self.rows();
+            let missing: Vec<&Told> = told
+                .iter()
+                .filter(|told| match rows.iter().position(|row| told.is_in(row)) {
+                    Some(at) => {
+                        rows.remove(at);
+                        false
+                    }
+                    None => true,
+                })
+                .collect();
+            // Rows of reads may come a moment after their answer.
+            if missing.is_empty() || start.elapsed() > Duration::from_secs(3) {
+                let seen = self.rows();
+                let lost = missing.iter().map(|told| format!("{}: no row among {seen:?}", told.said));
+                self.silent.extend(lost);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.mark = self.last();
+        self.said.extend(told.into_iter().map(|told| told.said));
+    }
+
+    fn last(&self) -> i64 {
+        self.ledger.query_row("SELECT MAX(sequence) FROM ledger", [], |row| row.get(0)).unwrap()
+    }
+
     fn keep(&mut self, reply: Reply) -> Reply {
-        let said = match (reply.code(), &reply.frame["error"]["code"], &reply.result()["resultType"]) {
-            (Some(code), _, _) => code.to_owned(),
-            (None, Value::Number(code), _) => format!("error {code}"),
-            (None, _, Value::String(kind)) if kind == "input_required" => kind.clone(),
-            (None, _, _) if reply.ran() => "ran".to_owned(),
-            (None, _, _) => reply.data()["status"].as_str().unwrap_or("ok").to_owned(),
-        };
-        self.said.push(said);
+        self.account(vec![Told::of(&reply)]);
         reply
     }
 
@@ -92,9 +181,14 @@ impl Agent<'_> {
         headers.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let body = if method == "POST" { body.to_string() } else { String::new() };
         let answer = http::send(&self.address, method, path, &headers, &body).unwrap();
-        self.said.push(format!("HTTP {}", answer.status));
-        assert!(answer.status >= 400, "{method} {path}: {}", answer.status);
-        answer.status
+        let status = answer.status;
+        assert!(status >= 400, "{method} {path}: {status}");
+        let told: Value = serde_json::from_str(&answer.text().unwrap()).unwrap();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let (code, reason) = (&told["error"]["code"], &told["error"]["details"]["reason_code"]);
+        let said = format!("HTTP {status}");
+        self.account(vec![Told { said, code: text(code), reason: text(reason), refused: true }]);
+        status
     }
 
     /// What came before was honest: it does not count.
@@ -273,7 +367,7 @@ const STRATEGIES: &[Strategy] = &[
     ("token: of another session", |agent| {
         let (plan, _) = agent.plan();
         let other = agent.another(Host::None, "/mcp/router", "other");
-        let asked = other.call("call_tool_destructive", &erase("x").to_string());
+        let asked = agent.keep(other.call("call_tool_destructive", &erase("x").to_string()));
         let token = asked.data()["confirm_token"].as_str().unwrap().to_owned();
         agent.scene.approve(asked.data()["plan_id"].as_str().unwrap());
         agent.erase(bring(&token));
@@ -283,7 +377,7 @@ const STRATEGIES: &[Strategy] = &[
         let secret = agent.scene.credential(&format!("{}-friend", agent.name), Role::Agent, "{}");
         let friend =
             Client::http_as(Way::HttpModern, Host::None, &agent.address, "/mcp/router", "s", Some(secret));
-        let asked = friend.call("call_tool_destructive", &erase("x").to_string());
+        let asked = agent.keep(friend.call("call_tool_destructive", &erase("x").to_string()));
         agent.scene.approve(asked.data()["plan_id"].as_str().unwrap());
         let token = asked.data()["confirm_token"].as_str().unwrap().to_owned();
         agent.erase(bring(&token));
@@ -314,7 +408,7 @@ const STRATEGIES: &[Strategy] = &[
                 (0..16).map(|_| scope.spawn(|| line.call("call_tool_destructive", &text))).collect();
             hands.into_iter().map(|hand| hand.join().unwrap()).collect()
         });
-        replies.into_iter().for_each(|reply| drop(agent.keep(reply)));
+        agent.account(replies.iter().map(Told::of).collect());
     }),
     ("token: of a plan that was cancelled", |agent| {
         let (plan, token) = agent.plan();
@@ -416,7 +510,13 @@ const STRATEGIES: &[Strategy] = &[
         let answer = http::send(&agent.address, "POST", "/mcp/router", &all, &frame.to_string()).unwrap();
         let text = answer.text().unwrap();
         assert!(text.contains("E_APPROVAL_PENDING"), "{text}");
-        agent.said.push("E_APPROVAL_PENDING".to_owned());
+        let told = |text: &str| Some(text.to_owned());
+        agent.account(vec![Told {
+            said: "E_APPROVAL_PENDING".to_owned(),
+            code: told("E_APPROVAL_PENDING"),
+            reason: told("approval_pending"),
+            refused: true,
+        }]);
     }),
     ("meta: a role, a principal, an approval", |agent| {
         let (plan, token) = agent.plan();
@@ -449,7 +549,7 @@ const STRATEGIES: &[Strategy] = &[
     ("state: good, with other arguments", |agent| {
         let hosted = agent.another(Host::Silent, "/mcp/router", "hosted");
         let wipe = |id: &str| call("notes:wipe_notes", "destructive", json!({"id": id})).to_string();
-        let asked = hosted.call("call_tool_destructive", &wipe("a little"));
+        let asked = agent.keep(hosted.call("call_tool_destructive", &wipe("a little")));
         let state = asked.result()["requestState"].clone();
         let reply = hosted.retry(
             "call_tool_destructive",
@@ -638,6 +738,10 @@ fn no_agent_approves_itself() {
         let secret = scene.credential(&principal, Role::Agent, "{}");
         let line =
             Client::http_as(Way::HttpModern, Host::None, &address, "/mcp/router", "s", Some(secret.clone()));
+        let ledger = rusqlite::Connection::open_with_flags(
+            scene.world.work().join("countersign.db"),
+            rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
+        );
         let mut agent = Agent {
             scene: &mut scene,
             address: address.clone(),
@@ -645,21 +749,30 @@ fn no_agent_approves_itself() {
             secret,
             line,
             said: Vec::new(),
+            ledger: ledger.unwrap(),
+            mark: 0,
+            requests: 0,
+            silent: Vec::new(),
         };
+        agent.mark = agent.last();
         strategy(&mut agent);
+        let (requests, silent) = (agent.requests, std::mem::take(&mut agent.silent));
         let said: BTreeSet<String> = agent.said.drain(..).collect();
         // A dry run is how a preview is made, and changes nothing.
         let executions = scene.reached().iter().filter(|(_, arguments)| arguments["dry_run"] != true).count();
-        let wanted =
-            Filter { principal: Some(principal.as_str().into()), limit: Some(1000), ..Filter::default() };
-        let rows = scene.store(async |store| store.activity(wanted).await.unwrap().rows.len());
         let said = said.into_iter().collect::<Vec<_>>().join(" ");
-        if executions > 0 || rows == 0 {
-            failed.push(format!("{name}: {executions} executions, {rows} rows, {said}"));
+        if executions > 0 || !silent.is_empty() || requests == 0 {
+            failed.push(format!(
+                "{name}: {executions} executions, {requests} requests, without a row {silent:#?}, {said}"
+            ));
         }
-        table.push(format!("{:>2}  {name:<72} {executions} executed  {rows:>2} rows  {said}", number + 1));
+        let rows = requests - silent.len();
+        table.push(format!(
+            "{:>2}  {name:<72} {executions} executed  {requests:>2} requests  {rows:>2} rows  {said}",
+            number + 1
+        ));
     }
     println!("{}", table.join("\n"));
-    assert_eq!(failed, Vec::<String>::new());
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
     scene.finish(Vec::new());
 }
