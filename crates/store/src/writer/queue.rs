@@ -179,7 +179,7 @@ mod tests {
 
     fn urgent() -> Box<dyn Deed> {
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        ask(place, Keep::Not, |_| Ok(())).0
+        ask(Instant::now(), place, Keep::Not, |_| Ok(())).0
     }
 
     #[test]
