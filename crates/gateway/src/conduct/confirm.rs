@@ -13,7 +13,7 @@ use countersign_core::record::{CallRecord, RowKind, RowStatus};
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::suggest::Moment;
-use countersign_store::{Entry, Filter, HoldRefused, Holding, Joined, Row};
+use countersign_store::{Entry, Filter, HoldRefused, Holding, Joined, NotSpendable, Row};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
@@ -205,14 +205,34 @@ impl Conduct<'_> {
                 Ok(preview) => Some(preview),
                 Err(refusal) => {
                     let record = redemption.record().clone();
-                    return self.refuse(Refused { refusal, record }).await;
+                    let refused = Box::pin(self.or_used(Refused { refusal, record })).await;
+                    return self.refuse(refused).await;
                 }
             },
         };
         match redemption.settle(fresh.as_ref()) {
             Ok(permit) => self.run(Box::new(permit)).await,
-            Err(refused) => self.refuse(refused).await,
+            Err(refused) => {
+                let refused = Box::pin(self.or_used(refused)).await;
+                self.refuse(refused).await
+            }
         }
+    }
+
+    /// The refusal of a plan brought back whose preview is not the one that was shown: where somebody else with the same token was
+    /// faster, that is why, and is said.
+    async fn or_used(&self, refused: Refused) -> Refused {
+        let Some(id) = refused.record.plan_id.clone() else { return refused };
+        let row = self.house.store.plan(&id).await.ok().flatten();
+        let ran = row.is_some_and(|row| match row.state {
+            PlanState::Executing | PlanState::Done | PlanState::Failed | PlanState::OutcomeUnknown => true,
+            PlanState::Pending
+            | PlanState::Approved
+            | PlanState::Rejected
+            | PlanState::Cancelled
+            | PlanState::Expired => false,
+        });
+        if ran { Refused { refusal: NotSpendable::Used.refusal(Some(&id)), ..refused } } else { refused }
     }
 
     /// What came back of a plan that a person ran from the desk while its call waited; none where nobody did.

@@ -79,7 +79,8 @@ impl Tools {
             return blocking(move || Ok(Reply::new(planned(&take(&given)?)))).await;
         }
         let bound = given.bound()?;
-        let redemption = self.line.redeem(&bound, given.text("confirm_token"), Timestamp::now()).await?;
+        let token = given.text("confirm_token").map(str::to_owned);
+        self.line.redeem(&bound, token.as_deref(), Timestamp::now()).await?;
         let adopt = if given.says("adopt") { Adopt::Agreed } else { Adopt::Refused };
         let place = given.place.clone();
         // From here to the end nobody else changes anything: the plan that is hashed is the plan that is applied.
@@ -89,6 +90,8 @@ impl Tools {
             Ok((lock, recovered, survey))
         })
         .await?;
+        // Whoever held the lock before may have spent it: then that is said, and not that the plan has changed.
+        let redemption = self.line.redeem(&bound, token.as_deref(), Timestamp::now()).await?;
         let fresh = preview(&survey);
         if fresh.digest == redemption.plan().preview.digest
             && let Err(refusal) = survey.plan.check_adopt(adopt)

@@ -19,6 +19,8 @@ fn two_processes_one_token_applied_exactly_once() {
         let (a, b) = (envelope(&left.reply(a)), envelope(&right.reply(b)));
         let applied = [&a, &b].into_iter().filter(|envelope| envelope["data"]["applied"] == true).count();
         assert_eq!(applied, 1, "{round}: {a:#}\n{b:#}");
+        let late = if a["ok"] == true { &b } else { &a };
+        assert_eq!(late["errors"][0]["code"], "E_CONFIRM_TOKEN_USED", "{round}: {late:#}");
         assert_eq!(world.read("AGENTS.md"), format!("round {round}\n"));
     }
     let snapshots = std::fs::read_dir(world.home().join(".agentpack/state/snapshots")).unwrap();

@@ -94,3 +94,42 @@ fn equal_plans_join_and_their_tokens_spend_once() {
         scene.finish(vec![line]);
     });
 }
+
+/// A tool that previews itself: whoever comes late sees another preview, because the call has run, and is told that it has.
+#[test]
+fn a_preview_that_the_winner_changed_is_no_drift() {
+    Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {
+        let config = format!(
+            r#"{CONFIG}
+[upstreams.u]
+[[upstreams.u.tools]]
+name = "append"
+effect = "write"
+confirm = "simple"
+run = ["sh", "-c", "echo line >> log"]
+preview = ["sh", "-c", "cat log; echo one more"]
+"#
+        );
+        let mut scene = Scene::open(way, &config);
+        scene.world.write("log", "");
+        let line = scene.line(Host::None);
+        let call = r#"{"name":"u:append","args":{},"intent":{"operation_type":"write"}"#;
+        let asked = scene.call(&line, "call_tool_write", &format!("{call}}}"));
+        let token = asked.data()["confirm_token"].as_str().unwrap().to_owned();
+        let again = format!(r#"{call},"confirm_token":"{token}","yes":true}}"#);
+        let start = std::sync::Barrier::new(8);
+        let replies: Vec<Reply> = std::thread::scope(|scope| {
+            let hand = || {
+                start.wait();
+                line.call("call_tool_write", &again)
+            };
+            let hands: Vec<_> = (0..8).map(|_| scope.spawn(hand)).collect();
+            hands.into_iter().map(|hand| hand.join().unwrap()).collect()
+        });
+        let replies: Vec<Reply> = replies.into_iter().map(|reply| scene.heed(reply)).collect();
+        let used = replies.iter().filter(|reply| reply.code() == Some("E_CONFIRM_TOKEN_USED")).count();
+        assert_eq!(used, 7, "{way:?} {:?}", replies.iter().map(Reply::code).collect::<Vec<_>>());
+        assert_eq!(scene.world.read("log"), "line\n");
+        scene.finish(vec![line]);
+    });
+}
