@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use countersign_core::gate::Verdict;
 use countersign_core::record::CallRecord;
 use countersign_core::refusal::Code;
+use countersign_wire::frame::Reply;
 use countersign_wire::raw::{self, Edit, Raw};
 use serde_json::value::RawValue;
 
@@ -160,22 +161,37 @@ tokio::task_local! {
     static HERE: Here;
 }
 
+/// What ended a request whose client did not wait for its answer.
+const CANCELLED: &str = "cancelled";
+
 /// Answers a request, watched if somebody watches.
-pub async fn served<T>(
+pub async fn served(
     watcher: Option<&Arc<dyn Watcher>>,
     method: &str,
     params: Option<&RawValue>,
     facts: impl FnOnce() -> Vec<Fact>,
-    work: impl Future<Output = T>,
-) -> T {
+    work: impl Future<Output = Reply>,
+) -> Reply {
     let Some(watcher) = watcher else { return work.await };
     let name = known(method).unwrap_or(OTHER);
     let request = Open::new(watcher.begin(name, Side::Served, Place::of(params).as_ref()));
     request.tell(|told| {
         told.facts = facts();
         told.set("mcp.method.name", name.into());
+        // Until there is an answer: whoever leaves before it leaves this.
+        told.fault = Some(CANCELLED.into());
     });
-    HERE.scope(Here { part: Arc::clone(&request), request }, work).await
+    let here = Here { part: Arc::clone(&request), request: Arc::clone(&request) };
+    let reply = HERE.scope(here, work).await;
+    request.tell(|told| {
+        let unsaid = told.fault.as_deref() == Some(CANCELLED);
+        told.fault = match &reply {
+            Err(error) if unsaid => Some(error.code().to_string().into()),
+            Ok(_) if unsaid => None,
+            Ok(_) | Err(_) => told.fault.take(),
+        };
+    });
+    reply
 }
 
 /// Work that nobody's request asked for, watched if somebody watches.
@@ -360,7 +376,7 @@ pub fn answered(answer: &Answer) {
         }
         Answer::Rpc(error) => Some(error.code().to_string()),
     };
-    let Some(code) = code else { return };
+    let Some(code) = code else { return tell_request(|told| told.fault = None) };
     let is_fault = FAULTS.iter().any(|fault| fault.as_str() == code) || matches!(answer, Answer::Rpc(_));
     tell_request(|told| {
         told.fault = is_fault.then(|| code.clone().into());

@@ -268,7 +268,9 @@ fn refusals_faults_and_tools_nobody_knows_are_told_by_code() {
     assert_eq!(failed.status.as_ref().unwrap().code(), StatusCode::Error);
     check(of("tools/call fail_note"), &[("error.type", "tool_error")]);
     check(of("tools/call notes:put_note"), &[("countersign.decision", "held")]);
-    of("tools/call get_status");
+    let status = of("tools/call get_status");
+    assert!(!status.attributes.iter().any(|fact| fact.key == "error.type"), "{status:?}");
+    check(of("request"), &[("mcp.method.name", "request"), ("error.type", "-32601")]);
     scene.finish(vec![client]);
     for word in ["canary_tool", "canary/method", "canary-deny"] {
         assert!(!collector.holds(word), "`{word}` was told");
@@ -344,6 +346,29 @@ fn a_trace_that_makes_no_sense_is_begun_anew() {
     }
     scene.finish(vec![client]);
     assert!(!collector.holds("canary"));
+}
+
+#[test]
+fn a_call_nobody_waits_for_any_more_is_told_as_cancelled() {
+    let collector = Collector::open();
+    let config =
+        "[gateway]\nmode = \"execute\"\n[[rules]]\nmatch = \"notes:slow_note\"\nconfirm = \"none\"\n";
+    let mut scene = Scene::open_in(collector.world(&[]), Way::StdioLegacy, "router", config, &[]);
+    let client = scene.line(Host::None);
+    let arguments = r#"{"name":"notes:slow_note","args":{"id":"a"},"intent":{"operation_type":"write"}}"#;
+    client.start_call("call_tool_write", arguments);
+    let start = Instant::now();
+    while scene.reached().is_empty() {
+        assert!(start.elapsed() < PATIENCE, "the call does not reach its upstream");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"alone"}}"#);
+    let spans = collector.spans_with(|span| span.name == "tools/call notes:slow_note");
+    let root = spans.iter().find(|span| span.name == "tools/call notes:slow_note").unwrap();
+    let fault = text(&root.attributes, "error.type").unwrap();
+    assert!(["cancelled", "E_UPSTREAM_UNAVAILABLE"].contains(&fault.as_str()), "{fault}");
+    scene.state(r#"{"go":true}"#);
+    scene.finish(vec![client]);
 }
 
 #[test]
