@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A way to one endpoint.
 pub(super) struct Client {
+    /// What goes this way: traces or metrics.
+    what: String,
     runtime: Handle,
     address: Address,
     failing: AtomicBool,
@@ -44,7 +46,8 @@ impl Client {
             .and_then(|text| text.parse().ok());
         let patience = millis.map_or(PATIENCE, Duration::from_millis);
         let address = Address::new(&endpoint, patience).map_err(|fault| format!("the endpoint: {fault}"))?;
-        Ok(Self { runtime: Handle::current(), address, failing: AtomicBool::new(false) })
+        let what = kind.to_lowercase();
+        Ok(Self { what, runtime: Handle::current(), address, failing: AtomicBool::new(false) })
     }
 
     fn note(&self, outcome: Result<u16, &str>) {
@@ -55,8 +58,10 @@ impl Client {
         };
         let was_failing = self.failing.swap(trouble.is_some(), Ordering::Relaxed);
         match (was_failing, trouble) {
-            (false, Some(why)) => tracing::warn!("telemetry does not reach its collector: {why}"),
-            (true, None) => tracing::info!("telemetry reaches its collector again"),
+            (false, Some(why)) => {
+                tracing::warn!("telemetry does not reach its collector ({}): {why}", self.what);
+            }
+            (true, None) => tracing::info!("telemetry reaches its collector again ({})", self.what),
             (true, Some(_)) | (false, None) => {}
         }
     }
