@@ -1,5 +1,5 @@
 //! What recalling costs in a large memory: 100,000 approved records in a SQLite file (and a PostgreSQL where
-//! `COUNTERSIGN_TEST_POSTGRES` names one), words from rare to in every record. Prints tables; fails where a bound is broken.
+//! `COUNTERSIGN_BENCH_POSTGRES` names one), words from rare to in every record. Prints tables; fails where a bound is broken.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
