@@ -91,6 +91,20 @@ for (const [theme, width] of [["light", 1280], ["dark", 1280], ["light", 390], [
   });
 }
 
+for (const [theme, width] of [["light", 1280], ["dark", 1280], ["light", 390], ["dark", 390], ["light", 320]]) {
+  test(`the way in, ${theme}, ${width} wide: a picture, nothing sticks out, no serious finding`, async () => {
+    const context = await web.browser.newContext({ colorScheme: theme, viewport: { width, height: 860 } });
+    const page = await context.newPage();
+    await page.goto(`${house.url}/`);
+    await page.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+    for (const summary of await page.locator("summary").all()) await summary.click();
+    if (width > 320) await page.screenshot({ path: path.join(OUT, `signin-${theme}-${width < 600 ? "phone" : "wide"}.png`), fullPage: true });
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth), 0);
+    assert.deepEqual(await serious(page), []);
+    await context.close();
+  });
+}
+
 test("320 wide: nothing sticks out", async () => {
   const page = await web.visit({ viewport: { width: 320, height: 640 } });
   const findings = [];
