@@ -102,6 +102,11 @@ impl Runs {
         })
     }
 
+    /// Whether a run is of this process, queued or under way.
+    pub fn is_live(&self, id: &RunId) -> bool {
+        self.live().contains_key(id)
+    }
+
     /// Stops a run of this process, queued or under way; false if there is none. It ends as `cancelled`.
     pub fn stop(&self, id: &RunId) -> bool {
         let live = self.live();

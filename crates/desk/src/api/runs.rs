@@ -88,6 +88,10 @@ pub(crate) async fn stop(
     if !matches!(run.state, RunState::Queued | RunState::Running) {
         return Err(over(format!("`{id}` is over: {}", run.state.as_str())));
     }
+    // Nothing is written of a stop that this gateway can't bring about.
+    let Some(runs) = desk.house.runs().filter(|runs| runs.is_live(&id)) else {
+        return Err(over(format!("`{id}` is not of this gateway, or has just ended")));
+    };
     let mut entry = Entry::new(RowKind::Decision, RowStatus::Success)
         .with_fact("action", "stop_run")
         .with_fact("entity_type", "run")
@@ -96,8 +100,8 @@ pub(crate) async fn stop(
     entry.role = Some(person.credential.role);
     entry.source = Some(person.source());
     let ledger_id = desk.house.store.append(entry, desk.house.now()).await?;
-    if !desk.house.runs().is_some_and(|runs| runs.stop(&id)) {
-        return Err(over(format!("`{id}` is not of this gateway, or has just ended")));
+    if !runs.stop(&id) {
+        return Err(over(format!("`{id}` has just ended by itself")));
     }
     told(Stopping { run_id: id.to_string(), stopping: true, ledger_id: ledger_id.to_string() })
 }

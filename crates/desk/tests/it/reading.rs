@@ -2,7 +2,7 @@
 
 use countersign_core::confirm::Kind;
 use countersign_core::record::{RowKind, RowStatus};
-use countersign_store::{Entry, Filter};
+use countersign_store::{Entry, Filter, Run, RunState};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -148,6 +148,29 @@ async fn tools_upstreams_policy_and_what_if() {
     assert_eq!((broken.status.as_u16(), broken.code().as_str()), (400, "E_CONFIG_INVALID"));
     assert!(scene.get("/runs").await["runs"].as_array().unwrap().is_empty());
     assert_eq!(scene.ask("post", "/runs/none/stop", None).await.status, 404);
+}
+
+/// A run of another gateway on the same records: it can't be stopped from here, and nothing says that it was.
+#[tokio::test]
+async fn a_stop_that_can_t_be_is_not_recorded_as_one() {
+    let scene = Scene::open().await;
+    let run = Run {
+        id: "run_elsewhere".into(),
+        principal: "bot".into(),
+        session: "s".into(),
+        tool: "infra:deploy".into(),
+        state: RunState::Running,
+        ledger_id: None,
+        started: Timestamp::now(),
+        ended: None,
+        exit_code: None,
+        log_tail: Vec::new(),
+    };
+    scene.store.begin_run(&run).await.unwrap();
+    let refused = scene.ask("post", "/runs/run_elsewhere/stop", None).await;
+    assert_eq!((refused.status.as_u16(), refused.code().as_str()), (409, "E_PLAN_DECIDED"));
+    let rows = scene.rows(Filter { kind: Some(RowKind::Decision), ..Filter::default() }).await;
+    assert!(rows.iter().all(|row| row.status != RowStatus::Success), "{rows:?}");
 }
 
 #[tokio::test]
