@@ -699,12 +699,14 @@ test("what agents propose to remember is in the inbox, reworded or rejected by a
   await card.getByText("it broke twice <script>").waitFor();
   await card.getByText("Reword it before approving").click();
   await card.getByLabel("What is to be remembered").fill("Releases go out on Tuesdays.");
+  // News that draws the list anew takes nothing away from whoever is writing.
+  const second = await propose("Backups are taken every night at two.");
+  const other = second.data?.proposal_id ?? second.result.structuredContent.data.proposal_id;
+  await page.locator(`[data-proposal="${other}"]`).waitFor();
   await card.getByRole("button", { name: "Approve" }).click();
   await card.waitFor({ state: "detached" });
   const kept = JSON.stringify((await bot.call("read", "memory:recall", { query: "releases" })).result);
   assert.match(kept, /Releases go out on Tuesdays\./);
-  const second = await propose("Backups are taken every night at two.");
-  const other = second.data?.proposal_id ?? second.result.structuredContent.data.proposal_id;
   await page.locator(`[data-proposal="${other}"]`).getByRole("button", { name: "Reject" }).click();
   await page.locator(`[data-proposal="${other}"]`).waitFor({ state: "detached" });
   assert.doesNotMatch(JSON.stringify((await bot.call("read", "memory:recall", { query: "backups" })).result), /every night/);

@@ -45,8 +45,17 @@ function card(proposal, reload) {
     h("div", { class: "actions" }, note, act("Reject", {}, decide("reject", "Rejected")), act("Approve", { class: "primary" }, decide("approve", "Remembered"))));
 }
 
+/** Whether a person is at work on a card: what they wrote must not be lost to news. */
+function isTouched(card) {
+  return card.querySelector("details[open] textarea") !== null || card.querySelector('input[aria-label="Note"]').value !== "";
+}
+
 /** Fills the place with the proposals that wait; leaves it empty where there is no memory. */
 export async function proposals(place) {
   const { proposals: waiting } = await get("/memory/proposals", { status: "pending", limit: 200 });
-  put(place, waiting.length === 0 ? null : [h("h2", null, "To remember"), h("p", { class: "about" }, "What agents propose for the memory everyone reads. Nothing is remembered before you say so."), waiting.map((one) => card(one, () => proposals(place)))]);
+  const touched = [...place.querySelectorAll("[data-proposal]")].filter(isTouched);
+  const kept = new Map(touched.map((card) => [card.dataset.proposal, card]));
+  const focus = document.activeElement;
+  put(place, waiting.length === 0 ? null : [h("h2", null, "To remember"), h("p", { class: "about" }, "What agents propose for the memory everyone reads. Nothing is remembered before you say so."), waiting.map((one) => kept.get(one.id) ?? card(one, () => proposals(place)))]);
+  if (place.contains(focus)) focus.focus();
 }
