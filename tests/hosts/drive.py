@@ -33,6 +33,7 @@ class Model(http.server.BaseHTTPRequestHandler):
 
     results = []
     offered = set()
+    tool = "mcp__countersign__call_tool_read"
 
     def log_message(self, *_):
         pass
@@ -61,9 +62,9 @@ class Model(http.server.BaseHTTPRequestHandler):
         last = request.get("messages", [{}])[-1].get("content")
         answered = [part for part in last if part.get("type") == "tool_result"] if isinstance(last, list) else []
         Model.results += answered
-        wants = "mcp__countersign__call_tool_read" in tools and not answered and not Model.results
+        wants = Model.tool in tools and not answered and not Model.results
         block = (
-            {"type": "tool_use", "id": "toolu_1", "name": "mcp__countersign__call_tool_read", "input": {}}
+            {"type": "tool_use", "id": "toolu_1", "name": Model.tool, "input": {}}
             if wants
             else {"type": "text", "text": ""}
         )
@@ -138,16 +139,23 @@ def claude(scene, program):
         fail(f"`claude mcp list` does not see us: {listed.stdout} {listed.stderr}")
     say("claude mcp list: " + " ".join(line for line in listed.stdout.splitlines() if line.startswith("countersign")))
     before = len(scene.rows())
-    ran = scene.run(
-        program, "-p", "go", "--allowedTools", "mcp__countersign__call_tool_read", "--output-format", "json", env=env
-    )
-    server.shutdown()
+    # Nobody is there to be asked: what runs is what `init --permissions` allowed.
+    ran = scene.run(program, "-p", "go", "--output-format", "json", env=env)
     wanted = {f"mcp__countersign__call_tool_{kind}" for kind in ("read", "write", "destructive")}
     if not wanted <= Model.offered:
         fail(f"Claude Code did not offer our tools: {sorted(Model.offered)}\n{ran.stdout}\n{ran.stderr}")
     if not any(ECHO in json.dumps(result, ensure_ascii=False) for result in Model.results):
         fail(f"Claude Code got no echo: {Model.results}\n{ran.stdout}\n{ran.stderr}")
     witness(scene, before, "Claude Code")
+    before = len(scene.rows())
+    Model.tool, Model.results = "mcp__countersign__call_tool_destructive", []
+    ran = scene.run(program, "-p", "go", "--output-format", "json", env=env)
+    server.shutdown()
+    if not any(result.get("is_error") and "permission" in json.dumps(result) for result in Model.results):
+        fail(f"Claude Code does not ask before a destructive call: {Model.results}\n{ran.stdout}\n{ran.stderr}")
+    if len(scene.rows()) != before:
+        fail(f"a call nobody allowed came through: {scene.rows()[0]}")
+    say("Claude Code looks without asking, and asks before what destroys")
 
 
 def codex(scene, program):
@@ -204,6 +212,20 @@ def codex(scene, program):
     witness(scene, before, "Codex")
 
 
+def rules(scene, program):
+    """Codex reads the rules `init --permissions` wrote: with a word it does not know in their place it does not start."""
+    config = scene.codex / "config.toml"
+    ours = config.read_text()
+    if scene.run(program, "mcp", "get", "countersign").returncode != 0:
+        fail(f"Codex does not take our rules: {ours}")
+    config.write_text(ours.replace('approval_mode = "prompt"', 'approval_mode = "nonsense"'))
+    said = scene.run(program, "mcp", "get", "countersign")
+    config.write_text(ours)
+    if said.returncode == 0 or "call_tool_write" not in said.stdout + said.stderr:
+        fail(f"Codex does not look at our rules: {said.stdout}{said.stderr}")
+    say("codex reads the rules of our tools")
+
+
 def witness(scene, before, host):
     rows = scene.rows()
     done = [row for row in rows if row.get("tool") == "echo" and row["status"] == "success"]
@@ -215,19 +237,23 @@ def witness(scene, before, host):
 def main():
     countersign, claude_bin, codex_bin, folder = sys.argv[1:]
     scene = Scene(countersign, folder)
-    made = scene.run(countersign, "init", "--yes")
+    made = scene.run(countersign, "init", "--permissions", "--yes")
     if made.returncode != 0:
         fail(f"init: {made.stdout}{made.stderr}")
     claude(scene, claude_bin)
     codex(scene, codex_bin)
+    rules(scene, codex_bin)
     doctor = scene.run(countersign, "doctor", "--no-start", "--json", "--config", scene.home / ".config/countersign/countersign.toml")
     checks = json.loads(doctor.stdout)["data"]["checks"]
     leads = [check["message"] for check in checks if "leads to countersign" in check["message"]]
     if len(leads) < 2:
         fail(f"doctor does not see both hosts: {checks}")
     undone = scene.run(countersign, "init", "--undo")
+    settings = scene.home / ".claude/settings.json"
     if undone.returncode != 0 or "echo-server" not in (scene.home / ".claude.json").read_text():
         fail(f"undo: {undone.stdout}{undone.stderr}")
+    if settings.exists() and "countersign" in settings.read_text():
+        fail(f"undo left rules behind: {settings.read_text()}")
     say("init --undo gave the hosts back")
 
 

@@ -4,7 +4,9 @@
 mod backup;
 mod import;
 mod preset;
+mod rules;
 mod secrets;
+mod show;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -20,19 +22,21 @@ use toml_edit::{DocumentMut, Item, Table as Toml};
 use self::backup::{Change, Fate, NotMade};
 use self::import::{Import, Read};
 use self::preset::Preset;
+use self::rules::Offer;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file;
 use crate::environment;
-use crate::hosts::{self, Broken, Entry, Ground, Host, Ours, Place, Scope};
+use crate::hosts::{self, Age, Broken, Entry, Ground, Host, Ours, Place, Scope};
 use crate::line_ends::with_line_ends;
-use crate::output::{BOLD, DIM, Format, GOOD, Voice, WARN, paint, plural, visible};
-use crate::person::{ask, diff};
+use crate::output::{DIM, Format, GOOD, Voice, paint, plural};
+use crate::person::ask;
 
 /// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign init --dry-run
   countersign init --host claude-code --yes
+  countersign init --permissions --dry-run
   countersign init --project .
   countersign init --preset git --dry-run
   countersign init --undo";
@@ -54,8 +58,12 @@ pub(crate) struct Init {
     project: Option<PathBuf>,
 
     /// Add a preset of governed commands to the configuration; may be given several times, and leaves hosts alone
-    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["host", "project", "no_start"])]
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["host", "project", "no_start", "permissions"])]
     preset: Vec<Preset>,
+
+    /// Write each host's own rules as well: looking is allowed, changing asks
+    #[arg(long)]
+    permissions: bool,
 
     /// Show what would change, and change nothing
     #[arg(long)]
@@ -70,7 +78,7 @@ pub(crate) struct Init {
     no_start: bool,
 
     /// Take the last change back
-    #[arg(long, conflicts_with_all = ["dry_run", "host", "project", "no_start", "preset"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "host", "project", "no_start", "preset", "permissions"])]
     undo: bool,
 }
 
@@ -113,6 +121,7 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
     if before.as_deref() != Some(after.as_str()) {
         changes.push(Change { path: config.clone(), host: None, before, after: after.clone() });
     }
+    let mut pointed = Vec::new();
     for (read, taken) in reads.iter().zip(&import.taken) {
         let text = read.text.as_deref().unwrap_or_default();
         let rewritten =
@@ -121,9 +130,25 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
             let path = real(&read.place.path);
             let host = Some(read.place.host);
             changes.push(Change { path, host, before: read.text.clone(), after: rewritten });
+            pointed.push((read.place.host, read.place.scope));
         }
     }
-    let plan = Plan { args, voice, import, changes, broken, config, text: after };
+    pointed.dedup();
+    let scope = if args.project.is_some() { Scope::Project } else { Scope::User };
+    let offer = Offer::look(&reads, &ground, scope, &changes);
+    let notes = Vec::new();
+    let plan = Plan {
+        args,
+        voice,
+        import,
+        changes,
+        broken,
+        config,
+        text: after,
+        pointed,
+        offer: Some(offer),
+        notes,
+    };
     plan.carry_out()
 }
 
@@ -136,44 +161,59 @@ struct Plan<'a> {
     broken: Vec<(Place, Broken)>,
     config: PathBuf,
     text: String,
+    /// The hosts that lead to us from now on.
+    pointed: Vec<(Host, Scope)>,
+    /// Rules that could be written too; none once they are among the changes.
+    offer: Option<Offer>,
+    /// What there is to say about rules, a line each.
+    notes: Vec<String>,
 }
 
 impl Plan<'_> {
-    fn carry_out(self) -> Outcome {
+    fn carry_out(mut self) -> Outcome {
+        if self.args.permissions {
+            self.take_offer();
+        }
         let needs = if self.args.no_start || self.import.upstreams.is_empty() {
             BTreeMap::new()
         } else {
             tools::look(&self.config, &self.text, &self.import.secrets, self.voice)?
         };
-        let shown = self.shown(&needs);
+        let asks = !self.args.yes && !self.args.dry_run && ask::can_ask(self.voice);
+        let found = self.found(&needs);
+        if asks && !self.changes.is_empty() {
+            self.voice.tell(&found);
+            self.offer_rules();
+        }
+        let shown = self.shown();
         let mut answer = self.answer(&needs);
+        let all = format!("{found}{shown}");
         if self.changes.is_empty() {
             let nothing = if self.import.upstreams.is_empty() && self.reads_nothing() {
                 "no host was found: name one with --host"
             } else {
                 "nothing to change: every host that was found leads to countersign"
             };
-            answer.text = format!("{shown}{}\n", paint(DIM, nothing));
+            answer.text = format!("{all}{}\n", paint(DIM, nothing));
             return Ok(answer.with("changed", false));
         }
         if self.args.dry_run {
-            answer.text = format!("{shown}{}\n", paint(DIM, "nothing was changed: this was a dry run"));
+            answer.text = format!("{all}{}\n", paint(DIM, "nothing was changed: this was a dry run"));
             return Ok(answer.with("changed", false));
         }
-        let asks = !self.args.yes && ask::can_ask(self.voice);
         if !self.args.yes && !asks {
             let refusal =
                 Refusal::new(Code::ConfirmRequired, "nobody can be asked here: this is no terminal")
                     .next(&[NextAction::RetryWithYes]);
             let mut refused = Refused::from(refusal);
-            refused.findings = shown;
+            refused.findings = all;
             refused.data = answer.data;
             refused.warnings = answer.warnings;
             refused.next = Some("countersign init --yes".into());
             return Err(refused.into());
         }
         if self.voice.format == Format::Text {
-            self.voice.tell(&shown);
+            self.voice.tell(if asks { &shown } else { &all });
         }
         let question = format!("Change {}?", plural(self.changes.len(), "file"));
         if asks && !ask::yes(self.voice, &question) {
@@ -181,9 +221,25 @@ impl Plan<'_> {
             return Err(Trouble::refused(refusal, "countersign init, and yes"));
         }
         self.write()?;
-        let next = "start a host, or see what it can do: countersign tools list\nto take it back: countersign init --undo\n";
-        answer.text = format!("{} {}\n{next}", paint(GOOD, "changed"), plural(self.changes.len(), "file"));
+        answer.text =
+            format!("{} {}\n{}", paint(GOOD, "changed"), plural(self.changes.len(), "file"), self.next());
         Ok(answer.with("changed", true))
+    }
+
+    /// One question more, for whoever did not say it on the command line.
+    fn offer_rules(&mut self) {
+        let titles = self.offer.as_ref().map(Offer::titles).unwrap_or_default();
+        let question =
+            format!("Write the rules of {titles} as well, so that looking is allowed and changing asks?");
+        if !titles.is_empty() && ask::yes(self.voice, &question) {
+            self.take_offer();
+        }
+    }
+
+    fn take_offer(&mut self) {
+        if let Some(offer) = self.offer.take() {
+            self.notes = offer.take(&mut self.changes, &mut self.broken);
+        }
     }
 
     fn reads_nothing(&self) -> bool {
@@ -217,98 +273,6 @@ impl Plan<'_> {
                 ))
             }
         })
-    }
-
-    /// What a person reads before deciding.
-    fn shown(&self, needs: &BTreeMap<String, tools::Needs>) -> String {
-        let mut text = String::new();
-        if !self.import.upstreams.is_empty() {
-            text.push_str(&tools::table(&self.import.upstreams, needs, self.voice.width()));
-            text.push('\n');
-        }
-        for left in &self.import.left {
-            let line = format!("{}: `{}` stays there: {}", left.host.title(), visible(&left.name), left.why);
-            text.push_str(&format!("{}\n", paint(WARN, line)));
-        }
-        for (place, why) in &self.broken {
-            let line = format!("{}:{}: {}; the file is left alone", place.path.display(), why.line, why.why);
-            text.push_str(&format!("{}\n", paint(WARN, line)));
-        }
-        if !self.import.secrets.is_empty() {
-            let line = format!(
-                "{} will be kept in the keyring, readable by you alone",
-                plural(self.import.secrets.len(), "secret")
-            );
-            text.push_str(&format!("{}\n", paint(BOLD, line)));
-        }
-        for change in &self.changes {
-            let path = change.path.display().to_string();
-            // A difference would show in clear what is about to be kept apart.
-            let before = self.masked(change.before.as_deref().unwrap_or_default());
-            let after = self.masked(&change.after);
-            text.push_str(&format!("{}\n", diff::unified((&path, &before), (&path, &after))));
-        }
-        text
-    }
-
-    fn masked(&self, text: &str) -> String {
-        let secrets = self.import.secrets.values().map(Secret::expose).filter(|secret| secret.len() >= 4);
-        secrets.fold(text.to_owned(), |text, secret| {
-            let escaped = serde_json::to_string(secret).unwrap_or_default();
-            text.replace(secret, "***").replace(escaped.trim_matches('"'), "***")
-        })
-    }
-
-    fn answer(&self, needs: &BTreeMap<String, tools::Needs>) -> Answer {
-        let upstreams: Vec<Value> = self
-            .import
-            .upstreams
-            .iter()
-            .map(|one| {
-                let from: Vec<Value> = one
-                    .from
-                    .iter()
-                    .map(|(host, scope)| json!({"host": host.word(), "scope": scope.word()}))
-                    .collect();
-                json!({
-                    "name": one.id, "from": from, "new": one.table.is_some(),
-                    "tools": needs.get(&one.id).map(tools::Needs::value),
-                })
-            })
-            .collect();
-        let files: Vec<Value> = self
-            .changes
-            .iter()
-            .map(|change| {
-                let path = change.path.display().to_string();
-                let before = self.masked(change.before.as_deref().unwrap_or_default());
-                let patch = diffy::create_patch(&before, &self.masked(&change.after)).to_string();
-                json!({"path": path, "new": change.before.is_none(), "diff": patch})
-            })
-            .collect();
-        let left: Vec<Value> = self
-            .import
-            .left
-            .iter()
-            .map(|left| json!({"host": left.host.word(), "name": left.name, "why": left.why}))
-            .collect();
-        let broken: Vec<Value> = self
-            .broken
-            .iter()
-            .map(|(place, why)| json!({"path": place.path, "line": why.line, "why": why.why}))
-            .collect();
-        let mut answer = Answer::default()
-            .with("config", self.config.display().to_string())
-            .with("upstreams", upstreams)
-            .with("files", files)
-            .with("left", left)
-            .with("broken", broken)
-            .with("secrets", self.import.secrets.keys().cloned().collect::<Vec<_>>());
-        let named = |(place, why): &(Place, Broken)| {
-            format!("`{}` line {}: {}; it was left alone", place.path.display(), why.line, why.why)
-        };
-        answer.warnings.extend(self.broken.iter().map(named));
-        answer
     }
 }
 
@@ -373,10 +337,13 @@ fn read_all(args: &Init, ground: &Ground) -> (Vec<Read>, Vec<(Place, Broken)>) {
                 continue;
             }
         };
-        if text.is_none() && !(wanted && args.host.contains(&place.host)) {
+        let makes = wanted && place.age == Age::Current && args.host.contains(&place.host);
+        if text.is_none() && !makes {
             continue;
         }
         match place.read(text.as_deref().unwrap_or_default(), &ground.project) {
+            // A file that is there for something else is none of ours.
+            Ok(entries) if entries.is_empty() && place.age == Age::Elder => {}
             Ok(entries) => reads.push(Read { place, text, entries }),
             Err(why) => broken.push((place, why)),
         }

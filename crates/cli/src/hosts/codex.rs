@@ -8,7 +8,8 @@ use super::server::{NAME, is_our_address, is_ours};
 use super::{Broken, Entry, Host, Kind, Ours, Server};
 use crate::line_ends::with_line_ends;
 
-fn parse(text: &str) -> Result<DocumentMut, Broken> {
+/// A text as a document that keeps its comments and order.
+pub(super) fn parse(text: &str) -> Result<DocumentMut, Broken> {
     text.parse().map_err(|error: toml_edit::TomlError| {
         let start = error.span().map(|span| span.start).unwrap_or_default();
         let line = text.get(..start).unwrap_or_default().matches('\n').count().saturating_add(1);

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
 use serde_json::{Map, Value};
 
 use super::server::{NAME, is_our_address, is_ours};
@@ -26,24 +26,80 @@ fn options() -> ParseOptions {
     }
 }
 
-fn parse(text: &str) -> Result<CstRootNode, Broken> {
+/// A text as a tree that keeps every byte of it.
+pub(super) fn parse(text: &str) -> Result<CstRootNode, Broken> {
     CstRootNode::parse(text, &options())
         .map_err(|error| Broken { line: error.line_display(), why: error.kind().to_string() })
 }
 
-fn whole(root: &CstRootNode) -> Result<Option<CstObject>, Broken> {
+/// The object a file is; none where the file is empty.
+pub(super) fn whole(root: &CstRootNode) -> Result<Option<CstObject>, Broken> {
     match (root.value(), root.object_value()) {
         (None, _) => Ok(None),
         (Some(_), Some(object)) => Ok(Some(object)),
-        (Some(_), None) => Err(Broken { line: 1, why: "it is not an object".to_owned() }),
+        (Some(value), None) => Err(Broken { line: line(&value), why: "it is not an object".to_owned() }),
     }
+}
+
+/// The line a part of a text begins in.
+fn line(node: &CstNode) -> usize {
+    let mut breaks = 0_usize;
+    let mut here = Some(node.clone());
+    while let Some(node) = here {
+        let before = node.previous_siblings().map(|sibling| sibling.to_string().matches('\n').count());
+        breaks = breaks.saturating_add(before.sum());
+        here = node.parent().map(CstNode::Container);
+    }
+    breaks.saturating_add(1)
+}
+
+/// What a member has to be.
+trait Shape: Sized {
+    const WORD: &'static str;
+    fn of(node: &CstNode) -> Option<Self>;
+}
+
+impl Shape for CstObject {
+    const WORD: &'static str = "an object";
+    fn of(node: &CstNode) -> Option<Self> {
+        node.as_object()
+    }
+}
+
+impl Shape for CstArray {
+    const WORD: &'static str = "a list";
+    fn of(node: &CstNode) -> Option<Self> {
+        node.as_array()
+    }
+}
+
+fn member<T: Shape>(holder: &CstObject, key: &str) -> Result<Option<T>, Broken> {
+    let Some(value) = holder.get(key).and_then(|member| member.value()) else { return Ok(None) };
+    let broken = || Broken { line: line(&value), why: format!("`{key}` is not {}", T::WORD) };
+    T::of(&value).map(Some).ok_or_else(broken)
+}
+
+/// The object under a key; what is there and is none is a mistake, and never overwritten.
+pub(super) fn object(holder: &CstObject, key: &str) -> Result<Option<CstObject>, Broken> {
+    member(holder, key)
+}
+
+/// The list under a key; what is there and is none is a mistake, and never overwritten.
+pub(super) fn list(holder: &CstObject, key: &str) -> Result<Option<CstArray>, Broken> {
+    member(holder, key)
+}
+
+/// The object under a key, made where it is not there.
+pub(super) fn object_or_new(holder: &CstObject, key: &str) -> Result<CstObject, Broken> {
+    Ok(object(holder, key)?.unwrap_or_else(|| holder.object_value_or_set(key)))
 }
 
 /// Every server of a file: those for everywhere, and Claude Code's own ones of single folders.
 pub(super) fn read(host: Host, text: &str, folder: Option<PathBuf>) -> Result<Vec<Entry>, Broken> {
-    let Some(object) = whole(&parse(text)?)? else { return Ok(Vec::new()) };
+    let root = parse(text)?;
+    let Some(object) = whole(&root)? else { return Ok(Vec::new()) };
     let mut entries = Vec::new();
-    if let Some(servers) = object.object_value(host.key()) {
+    if let Some(servers) = self::object(&object, host.key())? {
         gather(host, &servers, &[host.key()], folder, &mut entries);
     }
     if host == Host::ClaudeCode
@@ -84,15 +140,17 @@ fn kind(host: Host, name: &str, value: &Value) -> Kind {
     if off {
         return Kind::Disabled;
     }
+    // Antigravity goes to the address where an entry has both.
+    let away = host == Host::Antigravity && url.is_some();
     // Older Zed files have the program's parts one level down.
     if let Some(Value::Object(inner)) = members.get("command").filter(|_| host == Host::Zed) {
         let command = inner.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
         return stdio(name, command, inner);
     }
-    if let Some(command) = text("command") {
+    if let Some(command) = text("command").filter(|_| !away) {
         return stdio(name, command, members);
     }
-    match (url, text("type").as_deref()) {
+    match (url, text("type").or_else(|| text("transport")).as_deref()) {
         (Some(_), Some("sse")) => {
             Kind::Foreign("it speaks the old SSE transport, which has no sessions".to_owned())
         }
@@ -136,10 +194,7 @@ fn plain(value: &Value) -> String {
 /// Removes what was taken over and adds our entry where the host's servers stand.
 pub(super) fn rewrite(host: Host, text: &str, taken: &[Entry], ours: &Ours) -> Result<String, Broken> {
     let root = parse(text)?;
-    if whole(&root)?.is_none() && root.value().is_some() {
-        return Err(Broken { line: 1, why: "it is not an object".to_owned() });
-    }
-    let object = root.object_value_or_set();
+    let object = whole(&root)?.unwrap_or_else(|| root.object_value_or_set());
     for entry in taken {
         let Some((name, keys)) = entry.path.split_last() else { continue };
         let holder = keys.iter().try_fold(object.clone(), |here, key| here.object_value(key));
@@ -147,17 +202,24 @@ pub(super) fn rewrite(host: Host, text: &str, taken: &[Entry], ours: &Ours) -> R
             member.remove();
         }
     }
-    let servers = object.object_value_or_set(host.key());
+    let servers = object_or_new(&object, host.key())?;
     if servers.get(NAME).is_none() {
         servers.append(NAME, entry(host, ours));
     }
-    Ok(root.to_string())
+    Ok(ended(text, root.to_string()))
+}
+
+/// A file we made ends with its line.
+pub(super) fn ended(before: &str, after: String) -> String {
+    if before.is_empty() && !after.ends_with('\n') { format!("{after}\n") } else { after }
 }
 
 /// Takes our entry out of a text that its host has changed since, and puts the servers of the old text back.
 pub(super) fn give_back(host: Host, now: &str, before: &str) -> Result<String, Broken> {
     let root = parse(now)?;
-    let (Some(object), Some(old)) = (whole(&root)?, whole(&parse(before)?)?) else {
+    let old = parse(before)?;
+    let (Some(object), old) = (whole(&root)?, whole(&old)?.unwrap_or_else(|| old.object_value_or_set()))
+    else {
         return Ok(now.to_owned());
     };
     let had = |path: &[String]| {
@@ -199,12 +261,24 @@ fn entry(host: Host, ours: &Ours) -> CstInputValue {
     let mut members = Vec::new();
     match host {
         Host::ClaudeCode | Host::VsCode => members.push(("type".to_owned(), text("stdio"))),
+        // Every version of Copilot CLI knows this word; `stdio` came later and means the same.
+        Host::Copilot => members.push(("type".to_owned(), text("local"))),
         Host::Zed => members.push(("source".to_owned(), text("custom"))),
-        Host::ClaudeDesktop | Host::Codex | Host::Cursor | Host::Gemini | Host::Windsurf => {}
+        Host::ClaudeDesktop
+        | Host::Codex
+        | Host::Cursor
+        | Host::Gemini
+        | Host::Antigravity
+        | Host::Windsurf
+        | Host::Devin => {}
     }
     members.push(("command".to_owned(), text(&ours.command)));
     let args = ours.args.iter().map(|arg| text(arg)).collect();
     members.push(("args".to_owned(), CstInputValue::Array(args)));
+    if host == Host::Copilot {
+        // Without this an older version offers none of our tools.
+        members.push(("tools".to_owned(), CstInputValue::Array(vec![text("*")])));
+    }
     CstInputValue::Object(members)
 }
 
@@ -234,6 +308,15 @@ mod tests {
         let broken = read(Host::Cursor, "{\n  \"mcpServers\": {\n    \"x\" 1\n}}", None).unwrap_err();
         assert_eq!(broken.line, 3);
         assert!(read(Host::Cursor, "[]", None).is_err());
+        for text in ["\n{\n\n  \"mcpServers\": []\n}", "\n{\"a\": [\n1],\n \"mcpServers\": \"x\"}"] {
+            let broken = read(Host::Cursor, text, None).unwrap_err();
+            assert_eq!((broken.line, broken.why.as_str()), (4, "`mcpServers` is not an object"), "{text}");
+            assert_eq!(
+                rewrite(Host::Cursor, text, &[], &ours()).unwrap_err().line,
+                4,
+                "nothing is overwritten"
+            );
+        }
         assert_eq!(read(Host::Cursor, "", None).unwrap(), []);
     }
 
@@ -249,6 +332,17 @@ mod tests {
             "https://a/mcp"
         );
         assert_eq!(url(r#"{"mcpServers":{"a":{"httpUrl":"https://b/mcp"}}}"#, Host::Gemini), "https://b/mcp");
+        let both = r#"{"mcpServers":{"a":{"command":"npx","serverUrl":"https://c/mcp"}}}"#;
+        assert_eq!(url(both, Host::Antigravity), "https://c/mcp");
+        let typed = r#"{"mcpServers":{"a":{"type":"http","url":"https://d/mcp","tools":["*"]}}}"#;
+        assert_eq!(url(typed, Host::Copilot), "https://d/mcp");
+        for key in ["url", "serverUrl"] {
+            let text = format!(r#"{{"mcpServers":{{"a":{{"{key}":"https://e/mcp","transport":"http"}}}}}}"#);
+            assert_eq!(url(&text, Host::Devin), "https://e/mcp");
+            let old = text.replace("http\"", "sse\"");
+            let kind = read(Host::Devin, &old, None).unwrap().remove(0).kind;
+            assert!(matches!(kind, Kind::Foreign(_)), "{kind:?}");
+        }
         let local = r#"{"projects":{"/p":{"mcpServers":{"a":{"command":"x"}}}}}"#;
         let entries = read(Host::ClaudeCode, local, None).unwrap();
         assert_eq!(entries[0].folder, Some(PathBuf::from("/p")));
@@ -256,5 +350,28 @@ mod tests {
         let value: Value = serde_json::from_str(&gone).unwrap();
         assert_eq!(value["projects"]["/p"]["mcpServers"], serde_json::json!({}));
         assert_eq!(value["mcpServers"]["countersign"]["command"], "countersign");
+    }
+
+    #[test]
+    fn each_dialect_is_written() {
+        for (host, expect) in [
+            (Host::ClaudeCode, r#"{"type":"stdio","command":"countersign","args":["serve"]}"#),
+            (Host::VsCode, r#"{"type":"stdio","command":"countersign","args":["serve"]}"#),
+            (Host::Copilot, r#"{"type":"local","command":"countersign","args":["serve"],"tools":["*"]}"#),
+            (Host::Zed, r#"{"source":"custom","command":"countersign","args":["serve"]}"#),
+            (Host::Cursor, r#"{"command":"countersign","args":["serve"]}"#),
+            (Host::Devin, r#"{"command":"countersign","args":["serve"]}"#),
+            (Host::Antigravity, r#"{"command":"countersign","args":["serve"]}"#),
+        ] {
+            let made = rewrite(host, "", &[], &ours()).unwrap();
+            assert!(made.ends_with("}\n"), "{made:?}");
+            let value: Value = serde_json::from_str(&made).unwrap();
+            let expect: Value = serde_json::from_str(expect).unwrap();
+            assert_eq!(value[host.key()]["countersign"], expect, "{host:?}");
+            // What was made new and written into since is given back as what was added.
+            let grown = made.replacen('{', "{ \"theme\": 1,", 1);
+            let back: Value = serde_json::from_str(&give_back(host, &grown, "").unwrap()).unwrap();
+            assert_eq!((&back["theme"], back[host.key()].get("countersign")), (&serde_json::json!(1), None));
+        }
     }
 }

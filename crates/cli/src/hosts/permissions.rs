@@ -1,41 +1,77 @@
-//! Settings of hosts that answer for the person: what lets a destructive call through without anybody being asked, by the setting's
-//! own name and with its fix. Reads only.
+//! Settings of hosts that get between a person and us: what lets a destructive call through without anybody being asked, what shuts us
+//! out, what lets servers in beside us. Each by its own name and with its fix. Reads only.
+
+mod claude;
+mod codex;
+mod others;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::cst::CstRootNode;
 use serde_json::Value;
-use toml_edit::{DocumentMut, Item};
+use toml_edit::DocumentMut;
 
 use super::server::NAME;
 use super::{Ground, Host, marked};
 
-/// A setting that defeats confirmation.
+/// What a setting does to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// It answers in the person's place.
+    Answers,
+    /// A program answers in the person's place where it sees no danger.
+    Judges,
+    /// Our entry is not used.
+    ShutsOut,
+    /// Servers are used that do not go through us.
+    LetsIn,
+    /// What answers in the person's place can be switched on without a word of warning.
+    Hushes,
+}
+
+/// A setting that does us harm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unsafe {
+pub(crate) struct Setting {
     /// Whose.
     pub(crate) host: Host,
     /// Where it is written.
     pub(crate) path: PathBuf,
     /// Its name and value.
     pub(crate) setting: String,
+    /// What it does.
+    pub(crate) harm: Harm,
     /// What to do about it.
     pub(crate) fix: String,
 }
 
-const DESTRUCTIVE: &str = "call_tool_destructive";
+/// Our tools through which something can be destroyed.
+const DESTRUCTIVE: [&str; 2] = ["call_tool_destructive", "run_plan"];
+
+/// Only whoever administers the machine can mend what is written there.
+const ADMINISTRATOR: &str = "ask whoever administers this machine";
 
 /// Every such setting of every host.
-pub(crate) fn unsafe_settings(ground: &Ground) -> Vec<Unsafe> {
+pub(crate) fn settings(ground: &Ground) -> Vec<Setting> {
     let mut found = Vec::new();
-    claude(ground, &mut found);
-    codex(ground, &mut found);
-    cursor(ground, &mut found);
-    code(ground, &mut found);
-    gemini(ground, &mut found);
-    zed(ground, &mut found);
+    claude::look(ground, &mut found);
+    codex::look(ground, &mut found);
+    others::look(ground, &mut found);
     found
+}
+
+/// What is said of one file.
+struct Page<'a> {
+    host: Host,
+    path: &'a Path,
+    found: &'a mut Vec<Setting>,
+}
+
+impl Page<'_> {
+    fn say(&mut self, harm: Harm, setting: impl Into<String>, fix: impl Into<String>) {
+        let (path, setting, fix) = (self.path.to_owned(), setting.into(), fix.into());
+        self.found.push(Setting { host: self.host, path, setting, harm, fix });
+    }
 }
 
 /// A file as JSON with comments; none where it is not there or can't be read, which others report.
@@ -48,168 +84,31 @@ fn toml(path: &Path) -> Option<DocumentMut> {
     marked(&fs::read_to_string(path).ok()?).1.parse().ok()
 }
 
-/// Whether a Claude Code rule covers our destructive call tool: the server, all of it, or the tool.
-fn covers(rule: &str) -> bool {
+/// The texts of a list somewhere in a file.
+fn texts<'a>(value: &'a Value, pointer: &str) -> Vec<&'a str> {
+    let list = value.pointer(pointer).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Whether a rule covers a tool of ours: our server, all of it, or the tool; a star at its end stands for anything.
+fn covers(rule: &str, tool: &str) -> bool {
     let server = format!("mcp__{NAME}");
     match rule.strip_prefix(&server) {
         Some("") => true,
-        Some(rest) => rest.strip_prefix("__").is_some_and(|tool| match tool.strip_suffix('*') {
-            Some(start) => DESTRUCTIVE.starts_with(start),
-            None => tool == DESTRUCTIVE,
+        Some(rest) => rest.strip_prefix("__").is_some_and(|wanted| match wanted.strip_suffix('*') {
+            Some(start) => tool.starts_with(start),
+            None => tool == wanted,
         }),
         None => false,
     }
 }
 
-fn claude(ground: &Ground, found: &mut Vec<Unsafe>) {
-    let folders = [ground.claude.clone(), ground.project.join(".claude")];
-    for path in folders.iter().flat_map(|one| [one.join("settings.json"), one.join("settings.local.json")]) {
-        let Some(settings) = json(&path) else { continue };
-        let mut say = |setting: String, fix: &str| {
-            found.push(Unsafe { host: Host::ClaudeCode, path: path.clone(), setting, fix: fix.to_owned() });
-        };
-        let allowed = settings.pointer("/permissions/allow").and_then(Value::as_array);
-        for rule in allowed.into_iter().flatten().filter_map(Value::as_str).filter(|rule| covers(rule)) {
-            say(
-                format!("permissions.allow has `{rule}`"),
-                "allow `mcp__countersign__call_tool_read` alone, and put the others under `permissions.ask`",
-            );
-        }
-        if settings.pointer("/permissions/defaultMode").and_then(Value::as_str) == Some("bypassPermissions") {
-            say("permissions.defaultMode is `bypassPermissions`".to_owned(), "set it to `default`");
-        }
-    }
-}
-
-fn codex(ground: &Ground, found: &mut Vec<Unsafe>) {
-    for path in [ground.codex.join("config.toml"), ground.project.join(".codex").join("config.toml")] {
-        let Some(config) = toml(&path) else { continue };
-        let mut say = |setting: String, fix: &str| {
-            found.push(Unsafe { host: Host::Codex, path: path.clone(), setting, fix: fix.to_owned() });
-        };
-        let Some(ours) = config.get("mcp_servers").and_then(|all| all.get(NAME)) else { continue };
-        if ours.get("default_tools_approval_mode").and_then(Item::as_str) == Some("approve") {
-            say(
-                format!("mcp_servers.{NAME}.default_tools_approval_mode is `approve`"),
-                "remove it, or write `writes`",
-            );
-        }
-        let tool = ours.get("tools").and_then(|tools| tools.get(DESTRUCTIVE));
-        if tool.and_then(|tool| tool.get("approval_mode")).and_then(Item::as_str) == Some("approve") {
-            say(
-                format!("mcp_servers.{NAME}.tools.{DESTRUCTIVE}.approval_mode is `approve`"),
-                "write `prompt`",
-            );
-        }
-    }
-}
-
-fn cursor(ground: &Ground, found: &mut Vec<Unsafe>) {
-    let path = ground.home.join(".cursor").join("permissions.json");
-    let Some(settings) = json(&path) else { return };
-    let list = settings.get("mcpAllowlist").and_then(Value::as_array);
-    for rule in list.into_iter().flatten().filter_map(Value::as_str) {
-        let (server, tool) = rule.split_once(':').unwrap_or((rule, "*"));
-        if matches!(server, NAME | "*") && matches!(tool, DESTRUCTIVE | "*") {
-            found.push(Unsafe {
-                host: Host::Cursor,
-                path: path.clone(),
-                setting: format!("mcpAllowlist has `{rule}`"),
-                fix: format!("write `{NAME}:call_tool_read` instead"),
-            });
-        }
-    }
-}
-
-fn code(ground: &Ground, found: &mut Vec<Unsafe>) {
-    let user = ground.config.join("Code").join("User").join("settings.json");
-    for path in [user, ground.project.join(".vscode").join("settings.json")] {
-        let Some(settings) = json(&path) else { continue };
-        let mut say = |setting: String, fix: &str| {
-            found.push(Unsafe { host: Host::VsCode, path: path.clone(), setting, fix: fix.to_owned() });
-        };
-        for name in ["chat.tools.autoApprove", "chat.tools.global.autoApprove"] {
-            if settings.get(name) == Some(&Value::Bool(true)) {
-                say(format!("`{name}` is true"), "set it to false");
-            }
-        }
-        let default = settings.get("chat.permissions.default").and_then(Value::as_str).unwrap_or_default();
-        if ["bypass", "autopilot"].iter().any(|word| default.to_lowercase().contains(word)) {
-            say(format!("`chat.permissions.default` is `{default}`"), "set it to `Default`");
-        }
-    }
-}
-
-fn gemini(ground: &Ground, found: &mut Vec<Unsafe>) {
-    let folders = [ground.home.join(".gemini"), ground.project.join(".gemini")];
-    for folder in &folders {
-        let path = folder.join("settings.json");
-        let trusted =
-            json(&path).and_then(|settings| settings.pointer(&format!("/mcpServers/{NAME}/trust")).cloned());
-        if trusted == Some(Value::Bool(true)) {
-            let setting = format!("mcpServers.{NAME}.trust is true");
-            found.push(Unsafe { host: Host::Gemini, path, setting, fix: "remove `trust`".to_owned() });
-        }
-        let policies = fs::read_dir(folder.join("policies")).into_iter().flatten().filter_map(Result::ok);
-        for path in policies
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|one| one == "toml"))
-        {
-            let Some(policy) = toml(&path) else { continue };
-            let rules = policy.get("rule").and_then(Item::as_array_of_tables);
-            for rule in rules.into_iter().flatten() {
-                let text = |key: &str| rule.get(key).and_then(Item::as_str);
-                let server = text("mcpName").is_some_and(|name| name == NAME || name == "*");
-                let tool = text("toolName").is_none_or(|tool| tool == DESTRUCTIVE || tool == "*");
-                if server && tool && text("decision") == Some("allow") {
-                    found.push(Unsafe {
-                        host: Host::Gemini,
-                        path: path.clone(),
-                        setting: format!("a rule allows `{}` of `{NAME}`", text("toolName").unwrap_or("*")),
-                        fix: "write `toolName = \"call_tool_read\"`, or `decision = \"ask_user\"`".to_owned(),
-                    });
-                }
-            }
-        }
-    }
-}
-
-fn zed(ground: &Ground, found: &mut Vec<Unsafe>) {
-    for path in [ground.zed.join("settings.json"), ground.project.join(".zed").join("settings.json")] {
-        let Some(settings) = json(&path) else { continue };
-        let tool = format!("mcp:{NAME}:{DESTRUCTIVE}");
-        let default = settings
-            .pointer("/agent/tool_permissions/tools")
-            .and_then(|tools| tools.get(&tool)?.get("default"));
-        let mut say = |setting: String, fix: &str| {
-            found.push(Unsafe { host: Host::Zed, path: path.clone(), setting, fix: fix.to_owned() });
-        };
-        if default.and_then(Value::as_str) == Some("allow") {
-            say(format!("agent.tool_permissions.tools.\"{tool}\".default is `allow`"), "write `confirm`");
-        }
-        if settings.pointer("/agent/always_allow_tool_actions") == Some(&Value::Bool(true)) {
-            say("agent.always_allow_tool_actions is true".to_owned(), "set it to false");
-        }
-    }
+/// The first rule that covers something destructive of ours which none of the stricter ones does.
+fn loose<'a>(allowed: &[&'a str], stricter: &[&str], covers: fn(&str, &str) -> bool) -> Vec<&'a str> {
+    let open: Vec<&str> =
+        DESTRUCTIVE.into_iter().filter(|tool| !stricter.iter().any(|rule| covers(rule, tool))).collect();
+    allowed.iter().copied().filter(|rule| open.iter().any(|tool| covers(rule, tool))).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_that_cover_the_destructive_call() {
-        for (rule, expect) in [
-            ("mcp__countersign", true),
-            ("mcp__countersign__*", true),
-            ("mcp__countersign__call_tool_destructive", true),
-            ("mcp__countersign__call_tool_*", true),
-            ("mcp__countersign__call_tool_read", false),
-            ("mcp__countersignatory", false),
-            ("mcp__*", false),
-            ("Bash(ls)", false),
-        ] {
-            assert_eq!(covers(rule), expect, "{rule}");
-        }
-    }
-}
+mod tests;

@@ -45,8 +45,11 @@ fn a_home_in_which_nothing_is_wrong() {
         &world.home().join(".cursor/mcp.json"),
         r#"{"mcpServers":{"countersign":{"command":"countersign"}}}"#,
     );
+    // A file that is there for something else says nothing about servers.
+    put(&world.home().join(".config/devin/config.json"), "{}");
     let (code, checks) = checks(&world, &[]);
     assert_eq!(code, Some(0), "{checks:#?}");
+    assert!(!checks.iter().any(|check| check["message"].as_str().unwrap().contains("Devin")), "{checks:#?}");
     assert_eq!(find(&checks, "leads to countersign")["state"], "good");
     assert_eq!(find(&checks, "is free")["area"], "listening");
     let people = world.run(&["doctor"]);
@@ -83,10 +86,36 @@ fn every_setting_that_answers_for_the_person_is_named_with_its_fix() {
         &home.join(".config/zed/settings.json"),
         r#"{"agent":{"always_allow_tool_actions":true,"tool_permissions":{"tools":{"mcp:countersign:call_tool_destructive":{"default":"allow"}}}}}"#,
     );
+    put(
+        &home.join(".copilot/permissions-config.json"),
+        r#"{"locations":{"/w":{"tool_approvals":[{"kind":"mcp","serverName":"countersign","toolName":"run_plan"}]}}}"#,
+    );
+    put(&home.join(".gemini/antigravity-cli/settings.json"), r#"{"toolPermission":"always-proceed"}"#);
+    put(
+        &home.join(".config/devin/config.json"),
+        "{ // mine\n\"permissions\": {\"allow\": [\"mcp__countersign__*\"]},\n}",
+    );
+    put(
+        &home.join(".claude/settings.local.json"),
+        r#"{"deniedMcpServers":[{"serverName":"countersign"}],"enableAllProjectMcpServers":true,"skipDangerousModePermissionPrompt":true}"#,
+    );
     let (code, checks) = checks(&world, &["--no-start"]);
     assert_eq!(code, Some(1));
+    for (setting, state) in [
+        ("deniedMcpServers has `countersign`", "bad"),
+        ("enableAllProjectMcpServers is true", "look"),
+        ("skipDangerousModePermissionPrompt is true", "look"),
+    ] {
+        let check = find(&checks, setting);
+        assert_eq!(check["state"], state, "{setting}");
+        assert!(check["message"].as_str().unwrap().contains(".claude/settings.local.json"), "{check}");
+        assert!(check["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{setting}");
+    }
     for setting in [
-        "permissions.allow has `mcp__countersign__*`",
+        "tool_approvals has run_plan of `countersign`",
+        "toolPermission is `always-proceed`",
+        "devin/config.json",
+        "Claude Code: permissions.allow has `mcp__countersign__*`",
         "permissions.defaultMode is `bypassPermissions`",
         "default_tools_approval_mode is `approve`",
         "tools.call_tool_destructive.approval_mode is `approve`",

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use crate::world::{World, binary};
 
+mod rules;
+
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 /// A server under a name that is not ours.
@@ -79,6 +81,25 @@ fn furnish(world: &World) -> Vec<PathBuf> {
     let shared = world.work().join(".mcp.json");
     fs::write(&shared, format!("{{\"mcpServers\":{{\"team\":{{\"command\":\"{server}\",\"args\":[\"bench-echo\"],\"env\":{{\"LOG\":\"${{LOG:-info}}\"}}}}}}}}\n")).unwrap();
     files.push(shared);
+    files.extend([
+        put(
+            world,
+            ".copilot/mcp-config.json",
+            &format!(
+                "{{\n    \"mcpServers\": {{\n        \"echo\": {{ \"type\": \"local\", \"command\": \"{server}\", \"args\": [\"bench-echo\"], \"tools\": [\"*\"] }}\n    }}\n}}\n"
+            ),
+        ),
+        put(
+            world,
+            ".gemini/config/mcp_config.json",
+            "{\"mcpServers\": {\"away\": {\"serverUrl\": \"http://127.0.0.1:9/away/mcp\"}}}",
+        ),
+        put(
+            world,
+            ".config/devin/mcp_config.json",
+            "// Devin\n{\n  \"mcpServers\": {\n    \"linear\": { \"url\": \"http://127.0.0.1:9/linear/mcp\", \"transport\": \"http\" }, // mine\n  },\n}\n",
+        ),
+    ]);
     files
 }
 
@@ -132,7 +153,7 @@ fn a_dry_run_shows_everything_and_changes_nothing() {
     assert_eq!(data["changed"], false);
     let echo = data["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == "echo").unwrap();
     let from: Vec<&Value> = echo["from"].as_array().unwrap().iter().map(|from| &from["host"]).collect();
-    assert_eq!(from, ["claude-code", "codex"], "the same server of two hosts is one upstream");
+    assert_eq!(from, ["claude-code", "codex", "copilot"], "the same server of three hosts is one upstream");
     assert!(echo["tools"]["read"].as_u64().unwrap() + echo["tools"]["write"].as_u64().unwrap() > 0, "{echo}");
 }
 
@@ -355,4 +376,74 @@ fn marks_line_ends_links_and_empty_files_stay_what_they_are() {
     assert_eq!(undone.code, Some(0), "{undone}");
     assert_eq!(texts(&files), before, "byte for byte");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn every_host_that_was_changed_has_a_next_step() {
+    let world = World::new();
+    furnish(&world);
+    let done = world.run(&["init", "--yes", "--no-start", "--json"]);
+    let data = done.envelope()["data"].clone();
+    let steps = data["next_steps"].as_array().unwrap();
+    let hosts: Vec<&str> = steps.iter().map(|step| step["host"].as_str().unwrap()).collect();
+    assert_eq!(
+        hosts,
+        [
+            "claude-code",
+            "claude-desktop",
+            "codex",
+            "cursor",
+            "vscode",
+            "copilot",
+            "gemini",
+            "antigravity",
+            "windsurf",
+            "devin",
+            "zed",
+            "claude-code"
+        ]
+    );
+    assert!(steps.iter().all(|step| !step["do"].as_str().unwrap().is_empty()), "{steps:#?}");
+}
+
+#[test]
+fn files_that_some_versions_keep_their_servers_in() {
+    let world = World::new();
+    let server = server(&world);
+    let entry = format!("{{\"command\":\"{server}\",\"args\":[\"bench-echo\"]}}");
+    let devin = put(
+        &world,
+        ".config/devin/config.json",
+        &format!("{{\"theme\":1,\"mcpServers\":{{\"a\":{entry}}}}}"),
+    );
+    let bare = put(&world, ".gemini/antigravity/mcp_config.json", "{\"mcpServers\":{}}");
+    let files = [devin.clone(), bare.clone()];
+    let before = texts(&files);
+    let done = world.run(&["init", "--permissions", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    // Servers and rules in one file.
+    let after: Value = serde_json::from_str(&fs::read_to_string(&devin).unwrap()).unwrap();
+    assert_eq!(after["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["countersign"]);
+    assert_eq!(after["permissions"]["allow"][0], "mcp__countersign__call_tool_read");
+    assert_eq!(texts(std::slice::from_ref(&bare))[&bare], before[&bare], "one that has none is none of ours");
+    assert!(!world.home().join(".config/devin/mcp_config.json").exists());
+    assert_eq!(world.run(&["init", "--undo"]).code, Some(0));
+    assert_eq!(texts(&files), before);
+    // Named, a host gets its file where it looks today.
+    let world = World::new();
+    for (host, path) in [
+        ("copilot", ".copilot/mcp-config.json"),
+        ("devin", ".config/devin/mcp_config.json"),
+        ("antigravity", ".gemini/config/mcp_config.json"),
+    ] {
+        let done = world.run(&["init", "--host", host, "--yes"]);
+        assert_eq!(done.code, Some(0), "{done}");
+        let made: Value =
+            serde_json::from_str(&fs::read_to_string(world.home().join(path)).unwrap()).unwrap();
+        assert_eq!(made["mcpServers"]["countersign"]["args"][0], "serve", "{host}");
+    }
+    assert!(
+        !world.home().join(".gemini/antigravity").exists()
+            && !world.home().join(".config/devin/config.json").exists()
+    );
 }

@@ -9,12 +9,21 @@ use super::Doctor;
 use super::check::{Check, State};
 use crate::commands::init::staying;
 use crate::config_file;
-use crate::hosts::{self, Entry, Ground, Host, Kind, Place, unsafe_settings};
+use crate::hosts::{self, Age, Entry, Ground, Harm, Host, Kind, Place};
 
 const AREA: &str = "hosts";
 
 /// No host's file is that long.
 const LONGEST: u64 = 64 << 20;
+
+/// Hosts that are programs one can ask.
+const PROGRAMS: [(Host, &str); 5] = [
+    (Host::ClaudeCode, "claude"),
+    (Host::Codex, "codex"),
+    (Host::Copilot, "copilot"),
+    (Host::Gemini, "gemini"),
+    (Host::Devin, "devin"),
+];
 
 /// How long a host may take to say its version.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,31 +34,42 @@ pub(super) fn look(args: &Doctor, checks: &mut Vec<Check>) {
         checks.push(Check::new(AREA, State::Bad, "there is no home folder").fix("set HOME"));
         return;
     };
-    let mut seen = false;
+    let before = checks.len();
     for place in hosts::places(&ground).into_iter().filter(|place| place.path.exists()) {
-        seen = true;
         one(&place, &ground, checks);
     }
-    if !seen {
+    if checks.len() == before {
         checks.push(Check::new(AREA, State::Look, "no host was found").fix("countersign init --host NAME"));
     }
-    for setting in unsafe_settings(&ground) {
-        let message = format!(
-            "{}: {} in {}: nobody is asked before a destructive call that needs no more than the caller's word",
-            setting.host.title(),
-            setting.setting,
-            setting.path.display()
-        );
-        checks.push(Check::new(AREA, State::Bad, message).fix(setting.fix));
+    for setting in hosts::settings(&ground) {
+        let (state, harm) = harm(setting.harm);
+        let message =
+            format!("{}: {} in {}: {harm}", setting.host.title(), setting.setting, setting.path.display());
+        checks.push(Check::new(AREA, state, message).fix(setting.fix));
     }
     if !args.no_start {
-        for (host, program) in
-            [(Host::ClaudeCode, "claude"), (Host::Codex, "codex"), (Host::Gemini, "gemini")]
-        {
+        for (host, program) in PROGRAMS {
             if let Some(version) = version(program) {
                 checks.push(Check::new(AREA, State::Good, format!("{} {version}", host.title())));
             }
         }
+    }
+}
+
+/// How bad a setting is, and what it does.
+fn harm(harm: Harm) -> (State, &'static str) {
+    match harm {
+        Harm::Answers => (
+            State::Bad,
+            "nobody is asked before a destructive call that needs no more than the caller's word",
+        ),
+        Harm::Judges => (
+            State::Look,
+            "a model decides, and nobody is asked, before a destructive call that needs no more than the caller's word",
+        ),
+        Harm::ShutsOut => (State::Bad, "countersign is not used there"),
+        Harm::LetsIn => (State::Look, "servers are used that go around countersign"),
+        Harm::Hushes => (State::Look, "bypassing every permission can be switched on without a warning"),
     }
 }
 
@@ -68,6 +88,9 @@ fn one(place: &Place, ground: &Ground, checks: &mut Vec<Check>) {
             return;
         }
     };
+    if entries.is_empty() && place.age == Age::Elder {
+        return;
+    }
     let ours = entries.iter().any(|entry| entry.kind == Kind::Countersign);
     let fix = format!("countersign init --host {}", place.host.word());
     let staying = staying(place, &entries, &ground.home);

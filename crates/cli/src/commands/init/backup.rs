@@ -46,7 +46,7 @@ impl Fate {
         match self {
             Self::Restored => "restored",
             Self::Removed => "removed",
-            Self::GivenBack => "servers put back, what its host changed since is kept",
+            Self::GivenBack => "ours taken out, servers put back, what its host changed since is kept",
             Self::Changed => "changed since, left alone",
         }
     }
@@ -149,14 +149,17 @@ pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
                     Fate::Removed
                 }
             },
-            (Some(now), Some(before)) => match given_back(folder, file, &path, &now, &before) {
-                Some(text) => {
-                    write(Path::new("."), &path, &text)?;
-                    Fate::GivenBack
+            (Some(now), before) => {
+                let before = before.unwrap_or_default();
+                match given_back(folder, file, &path, &now, &before) {
+                    Some(text) => {
+                        write(Path::new("."), &path, &text)?;
+                        Fate::GivenBack
+                    }
+                    None => Fate::Changed,
                 }
-                None => Fate::Changed,
-            },
-            (Some(_) | None, _) => Fate::Changed,
+            }
+            (None, _) => Fate::Changed,
         };
         fates.push((path, fate));
     }
@@ -170,7 +173,7 @@ pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
 fn given_back(folder: &Path, file: &Value, path: &Path, now: &str, before: &str) -> Option<String> {
     let text = |key: &str| file.get(key).and_then(Value::as_str);
     let after = fs::read_to_string(folder.join(text("written")?)).ok()?;
-    let place = Place { host: Host::named(text("host")?)?, scope: Scope::User, path: path.to_owned() };
+    let place = Place::new(Host::named(text("host")?)?, Scope::User, path.to_owned());
     place.give_back(now, &after, before)
 }
 

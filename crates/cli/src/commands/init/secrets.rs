@@ -43,14 +43,14 @@ const WORDS: [&str; 14] = [
 ];
 
 /// Whether a name says that its value is a secret.
-fn is_secret_name(name: &str) -> bool {
+pub(super) fn is_secret_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.split(|one: char| !one.is_ascii_alphanumeric()).any(|word| WORDS.contains(&word))
         || ["apikey", "accesskey", "token"].iter().any(|word| lower.ends_with(word))
 }
 
 /// Whether a value looks like a secret, whatever it is called.
-fn is_secret_value(text: &str) -> bool {
+pub(super) fn is_secret_value(text: &str) -> bool {
     Redactor::default().clean_text(text) != text || has_password(text)
 }
 

@@ -1,0 +1,213 @@
+//! What a person reads of a plan before deciding and after it was carried out, and what programs get. Shows; changes nothing.
+
+use std::collections::BTreeMap;
+
+use countersign_core::ids::Secret;
+use serde_json::{Value, json};
+
+use super::rules::Offer;
+use super::secrets::{is_secret_name, is_secret_value};
+use super::{Plan, tools};
+use crate::answer::Answer;
+use crate::hosts::{self, Broken, Place};
+use crate::output::{BOLD, DIM, WARN, paint, plural, visible};
+use crate::person::diff;
+
+impl Plan<'_> {
+    /// What was found, and what becomes of it.
+    pub(super) fn found(&self, needs: &BTreeMap<String, tools::Needs>) -> String {
+        let mut text = String::new();
+        if !self.import.upstreams.is_empty() {
+            text.push_str(&tools::table(&self.import.upstreams, needs, self.voice.width()));
+            text.push('\n');
+        }
+        for left in &self.import.left {
+            let line = format!("{}: `{}` stays there: {}", left.host.title(), visible(&left.name), left.why);
+            text.push_str(&format!("{}\n", paint(WARN, line)));
+        }
+        text
+    }
+
+    /// What a person reads before deciding.
+    pub(super) fn shown(&self) -> String {
+        let mut text = String::new();
+        for (place, why) in &self.broken {
+            let line = format!("{}:{}: {}; the file is left alone", place.path.display(), why.line, why.why);
+            text.push_str(&format!("{}\n", paint(WARN, line)));
+        }
+        for note in &self.notes {
+            text.push_str(&format!("{}\n", paint(DIM, note)));
+        }
+        if !self.import.secrets.is_empty() {
+            let line = format!(
+                "{} will be kept in the keyring, readable by you alone",
+                plural(self.import.secrets.len(), "secret")
+            );
+            text.push_str(&format!("{}\n", paint(BOLD, line)));
+        }
+        for change in &self.changes {
+            let path = change.path.display().to_string();
+            // A difference would show in clear what is about to be kept apart.
+            let before = self.masked(change.before.as_deref().unwrap_or_default());
+            let after = self.masked(&change.after);
+            text.push_str(&format!("{}\n", diff::unified((&path, &before), (&path, &after))));
+        }
+        text
+    }
+
+    /// A text without what is kept apart, nor any other secret of a host's file: those stay where they are, unseen.
+    fn masked(&self, text: &str) -> String {
+        let secrets = self.import.secrets.values().map(Secret::expose).filter(|secret| secret.len() >= 4);
+        let text = secrets.fold(text.to_owned(), |text, secret| {
+            let escaped = serde_json::to_string(secret).unwrap_or_default();
+            text.replace(secret, "***").replace(escaped.trim_matches('"'), "***")
+        });
+        without_secrets(&text)
+    }
+
+    pub(super) fn answer(&self, needs: &BTreeMap<String, tools::Needs>) -> Answer {
+        let upstreams: Vec<Value> = self
+            .import
+            .upstreams
+            .iter()
+            .map(|one| {
+                let from: Vec<Value> = one
+                    .from
+                    .iter()
+                    .map(|(host, scope)| json!({"host": host.word(), "scope": scope.word()}))
+                    .collect();
+                json!({
+                    "name": one.id, "from": from, "new": one.table.is_some(),
+                    "tools": needs.get(&one.id).map(tools::Needs::value),
+                })
+            })
+            .collect();
+        let files: Vec<Value> = self
+            .changes
+            .iter()
+            .map(|change| {
+                let path = change.path.display().to_string();
+                let before = self.masked(change.before.as_deref().unwrap_or_default());
+                let patch = diffy::create_patch(&before, &self.masked(&change.after)).to_string();
+                json!({"path": path, "new": change.before.is_none(), "diff": patch})
+            })
+            .collect();
+        let left: Vec<Value> = self
+            .import
+            .left
+            .iter()
+            .map(|left| json!({"host": left.host.word(), "name": left.name, "why": left.why}))
+            .collect();
+        let broken: Vec<Value> = self
+            .broken
+            .iter()
+            .map(|(place, why)| json!({"path": place.path, "line": why.line, "why": why.why}))
+            .collect();
+        let next: Vec<Value> = self
+            .pointed
+            .iter()
+            .map(|(host, scope)| {
+                json!({"host": host.word(), "scope": scope.word(), "do": hosts::next_step(*host, *scope)})
+            })
+            .collect();
+        let mut answer = Answer::default()
+            .with("config", self.config.display().to_string())
+            .with("upstreams", upstreams)
+            .with("files", files)
+            .with("left", left)
+            .with("broken", broken)
+            .with("notes", self.notes.clone())
+            .with("next_steps", next)
+            .with("secrets", self.import.secrets.keys().cloned().collect::<Vec<_>>());
+        let named = |(place, why): &(Place, Broken)| {
+            format!("`{}` line {}: {}; it was left alone", place.path.display(), why.line, why.why)
+        };
+        answer.warnings.extend(self.broken.iter().map(named));
+        answer
+    }
+
+    /// What is left to do, in each host and here.
+    pub(super) fn next(&self) -> String {
+        let mut text = String::new();
+        for (host, scope) in &self.pointed {
+            text.push_str(&format!("  {}: {}\n", host.title(), hosts::next_step(*host, *scope)));
+        }
+        let offered = self.offer.as_ref().map(Offer::titles).filter(|titles| !titles.is_empty());
+        if let Some(titles) = offered {
+            text.push_str(&format!(
+                "to let {titles} look without asking, and ask before changes: countersign init --permissions\n"
+            ));
+        }
+        text.push_str("to see what agents can do: countersign tools list\n");
+        text.push_str("to take it back: countersign init --undo\n");
+        text
+    }
+}
+
+/// JSON or TOML with texts that look like secrets, or are called so, left out. Whatever is quoted counts; references are none.
+fn without_secrets(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    let mut name = String::new();
+    while let Some((before, after)) = rest.split_once('"') {
+        let between = before.trim_matches(|one: char| one.is_whitespace() || "{[,".contains(one));
+        // In TOML the name of a value need not be quoted, in JSON it is the text before the colon.
+        let called = match between.strip_suffix(['=', ':']).map(str::trim_end) {
+            Some("") => is_secret_name(&name),
+            Some(bare) => is_secret_name(bare.rsplit(char::is_whitespace).next().unwrap_or(bare)),
+            None => false,
+        };
+        let (quoted, behind) = closed(after);
+        let secret = quoted.len() >= 4 && !quoted.contains("${") && (called || is_secret_value(quoted));
+        shown.push_str(before);
+        shown.push('"');
+        shown.push_str(if secret { "***" } else { quoted });
+        name = quoted.to_owned();
+        rest = behind;
+        if let Some(behind) = rest.strip_prefix('"') {
+            shown.push('"');
+            rest = behind;
+        }
+    }
+    shown + rest
+}
+
+/// What is inside a quoted text that was opened, and everything from its closing mark, or the end of its line, on.
+fn closed(text: &str) -> (&str, &str) {
+    let mut escaped = false;
+    let end = text.find(|one: char| {
+        let ends = (one == '"' && !escaped) || one == '\n';
+        escaped = one == '\\' && !escaped;
+        ends
+    });
+    end.map_or((text, ""), |end| text.split_at(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_host_files_are_not_shown() {
+        for (text, expect) in [
+            (
+                r#"{"env": {"ANTHROPIC_API_KEY": "sesame-open", "LOG": "info"}}"#,
+                r#"{"env": {"ANTHROPIC_API_KEY": "***", "LOG": "info"}}"#,
+            ),
+            ("api_key = \"sesame-open\" # mine\nb = \"x\"\n", "api_key = \"***\" # mine\nb = \"x\"\n"),
+            ("[\"a\", \"ghp_0123456789abcdefghijABCDEFGHIJ012345\"]", "[\"a\", \"***\"]"),
+            (
+                r#"headers = { Authorization = "Bearer ${env:TOKEN}" }"#,
+                r#"headers = { Authorization = "Bearer ${env:TOKEN}" }"#,
+            ),
+            (r#"{"token": "a\"b\\", "c": "d"}"#, r#"{"token": "***", "c": "d"}"#),
+            ("it's \"open\n\"token\": \"sesame\"", "it's \"open\n\"token\": \"***\""),
+            (
+                "{\"allow\": [\"mcp__countersign__call_tool_read\"]}",
+                "{\"allow\": [\"mcp__countersign__call_tool_read\"]}",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(without_secrets(text), expect, "{text}");
+        }
+    }
+}
