@@ -364,21 +364,26 @@ impl Conduct<'_> {
             Err(answer) => answer,
         };
         let Ok(answer) = answer else { return false };
-        let (store, now) = (&self.house.store, self.house.now());
-        let host = PrincipalId::new(format!("host:{}", plan.principal));
-        // A decision that comes too late changes nothing: the first one shows.
         match raw::get_str(&answer, "action").as_deref() {
             Some("accept") => {
-                let approval = Approval::over(Rail::Elicitation, host, now);
-                let _ = store.approve(&holding.plan_id, approval, now).await;
+                let now = self.house.now();
+                let approval = Approval::over(Rail::Elicitation, host_of(plan), now);
+                // A decision that comes too late changes nothing: the first one shows.
+                let _ = self.house.store.approve(&holding.plan_id, approval, now).await;
+                self.house.announce(holding.plan_id.clone());
             }
-            Some("decline") => {
-                let _ = store.reject(&holding.plan_id, host, Rail::Elicitation, None, now).await;
-            }
+            Some("decline") => self.host_rejects(plan, holding).await,
             _ => return false,
         }
-        self.house.announce(holding.plan_id.clone());
         true
+    }
+
+    /// The host's user interface said no.
+    pub(super) async fn host_rejects(&self, plan: &Plan, holding: &Holding) {
+        let (store, now) = (&self.house.store, self.house.now());
+        // As with an approval: the first decision shows.
+        let _ = store.reject(&holding.plan_id, host_of(plan), Rail::Elicitation, None, now).await;
+        self.house.announce(holding.plan_id.clone());
     }
 
     /// Waits for a decision as long as the call allows, with progress meanwhile; true once there is one.
@@ -387,6 +392,11 @@ impl Conduct<'_> {
         let Some(ctx) = self.ctx else { return false };
         trace::part("wait", crate::waiting::until_decided(self.house, ctx, &holding.plan_id, seconds)).await
     }
+}
+
+/// Who speaks over the host's user interface.
+fn host_of(plan: &Plan) -> PrincipalId {
+    PrincipalId::new(format!("host:{}", plan.principal))
 }
 
 /// What a person reads in the host's form: everything, invisibles escaped.

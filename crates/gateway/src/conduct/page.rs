@@ -1,5 +1,5 @@
 //! Opening the page: where only a person with a credential may agree and the client can open an address, its host is asked to
-//! open the plan's page. That decides nothing: the page does, once somebody has signed in there and said so.
+//! open the plan's page. Opening decides nothing: the page does, once somebody has signed in there and said so. A decline is a no.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,12 +41,16 @@ impl Conduct<'_> {
                 answer = ctx.ask("elicitation/create", Some(&params)) => answer,
                 decided = &mut decided => return Err(decided),
             };
-            match answer {
-                Ok(answer) if raw::get_str(&answer, "action").as_deref() == Some("accept") => {
-                    Ok(decided.await)
+            let answer = answer.ok();
+            let action = answer.as_deref().and_then(|answer| raw::get_str(answer, "action"));
+            match action.as_deref() {
+                Some("accept") => Ok(decided.await),
+                Some("decline") => {
+                    self.host_rejects(plan, holding).await;
+                    Err(true)
                 }
                 // Not now, or not here: the other rails stay open, and nothing was said about the plan.
-                Ok(_) | Err(_) => Err(false),
+                _ => Err(false),
             }
         };
         let is_decided = match trace::part("wait", waiting).await {

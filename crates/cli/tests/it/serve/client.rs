@@ -61,8 +61,10 @@ pub(crate) enum Host {
     Silent,
     /// It opens addresses, too.
     Opens,
-    /// It could open addresses, and does not want to.
+    /// It could open addresses, and the person said no.
     KeepsShut,
+    /// It could open addresses, and the person closed its question.
+    LooksAway,
     /// It claims to open addresses and never does.
     NeverOpens,
 }
@@ -72,7 +74,7 @@ impl Host {
         match self {
             Self::Accepts | Self::Opens => Some("accept"),
             Self::Declines | Self::KeepsShut => Some("decline"),
-            Self::Cancels => Some("cancel"),
+            Self::Cancels | Self::LooksAway => Some("cancel"),
             Self::None | Self::Silent | Self::NeverOpens => None,
         }
     }
@@ -81,7 +83,7 @@ impl Host {
         match self {
             Self::None => json!({}),
             Self::Accepts | Self::Declines | Self::Cancels | Self::Silent => json!({"elicitation": {}}),
-            Self::Opens | Self::KeepsShut | Self::NeverOpens => {
+            Self::Opens | Self::KeepsShut | Self::LooksAway | Self::NeverOpens => {
                 json!({"elicitation": {"form": {}, "url": {}}})
             }
         }

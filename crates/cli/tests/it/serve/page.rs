@@ -88,12 +88,24 @@ fn a_rejection_on_the_page_is_told_with_its_note() {
     });
 }
 
-/// A host that does not want to open it has not rejected the plan: it only keeps out of it.
 #[test]
-fn a_host_that_keeps_it_shut_decides_nothing() {
+fn a_decline_to_open_it_rejects_the_plan() {
     Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::KeepsShut);
+        let reply = scene.call(&line, "call_tool_destructive", &erase("a", ""));
+        assert_eq!(reply.code(), Some("E_APPROVAL_REJECTED"), "{way:?} {}", reply.text);
+        assert_eq!(scene.reached(), []);
+        scene.finish(vec![line]);
+    });
+}
+
+/// Whoever only closes the question has not rejected the plan.
+#[test]
+fn a_question_that_is_closed_decides_nothing() {
+    Way::each(&Way::ALL, |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::LooksAway);
         let reply = scene.call(&line, "call_tool_destructive", &erase("a", ""));
         assert_eq!(reply.data()["status"], "confirmation_required", "{way:?} {}", reply.text);
         let plan = reply.data()["plan_id"].as_str().unwrap().to_owned();
