@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use countersign_core::config::{Prefix, Trust};
 use countersign_core::ids::{FullName, ToolName, UpstreamId};
-use countersign_store::StoreFault;
+use countersign_store::{PinState, StoreFault};
 use countersign_wire::frame::Notification;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
@@ -19,6 +19,9 @@ use crate::upstreams::{Health, UpstreamFault};
 
 /// How long list changes are gathered before the list is read: a storm of them is read once.
 const GATHER: Duration = Duration::from_millis(50);
+
+/// How often a list is compared with pins that others change in the same moment.
+const TRIES: u32 = 8;
 
 /// How an upstream's list is treated.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +84,8 @@ enum Word {
 enum Recorded {
     /// It is.
     All,
+    /// Somebody else pinned some of it in the same moment.
+    Otherwise,
     /// Something is not.
     NotAll,
 }
@@ -248,15 +253,7 @@ impl Keeper {
         let Some(terms) = self.terms_of(id) else { return Ok(()) };
         // One at a time from here: two lists of one upstream must not cross.
         let mut known = self.known.lock().await;
-        let pins = self.house.store.pins(id).await?;
-        let plan = match terms.reach {
-            // Whoever trusts this program trusts its own definitions; a newer one may have others.
-            Reach::Here => PinPlan::all_accepted(&roster.sound()),
-            Reach::Http | Reach::Elsewhere => plan_pins(terms.trust, &pins, &roster.sound()),
-        };
-        if self.record(id, &plan.changes).await? == Recorded::NotAll {
-            return Ok(());
-        }
+        let Some(plan) = self.compare(id, terms, &roster).await? else { return Ok(()) };
         known.insert(id.clone(), Known { roster, standings: plan.standings });
         let before = self.house.catalog.load_full();
         self.swap(&known);
@@ -269,32 +266,59 @@ impl Keeper {
         Ok(())
     }
 
+    /// What becomes of each tool, with everything that is new about them stored; none where that could not be.
+    async fn compare(
+        &self,
+        id: &UpstreamId,
+        terms: Terms,
+        roster: &Roster,
+    ) -> Result<Option<PinPlan>, StoreFault> {
+        // Whoever trusts this program trusts its own definitions; a newer one may have others.
+        if terms.reach == Reach::Here {
+            return Ok(Some(PinPlan::all_accepted(&roster.sound())));
+        }
+        for _ in 0..TRIES {
+            let pins = self.house.store.pins(id).await?;
+            let plan = plan_pins(terms.trust, &pins, &roster.sound());
+            match self.record(id, &plan.changes).await? {
+                Recorded::All => return Ok(Some(plan)),
+                // Another gateway saw the same list in the same moment: what it pinned counts.
+                Recorded::Otherwise => {}
+                Recorded::NotAll => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
     /// Stores what is new about an upstream's tools, all at once: a thousand first sights are one commit, not a thousand.
     async fn record(&self, id: &UpstreamId, changes: &[PinChange]) -> Result<Recorded, StoreFault> {
         let now = self.house.now();
         let mut writes = tokio::task::JoinSet::new();
+        let (mut firsts, mut at_first_sight) = (Vec::new(), PinState::Pending);
         for change in changes.iter().cloned() {
-            let (store, upstream) = (self.house.store.clone(), id.clone());
-            writes.spawn(async move {
-                match change {
-                    PinChange::First { tool, seen, state } => {
-                        let tool = FullName { upstream, tool };
-                        store.pin(&tool, &seen, state, now).await.map(|_| Vec::new())
-                    }
-                    PinChange::Propose { tool, seen } => {
-                        let tool = FullName { upstream, tool };
+            match change {
+                PinChange::First { tool, seen, state } => {
+                    firsts.push((tool, seen));
+                    at_first_sight = state;
+                }
+                PinChange::Propose { tool, seen } => {
+                    let store = self.house.store.clone();
+                    let tool = FullName { upstream: id.clone(), tool };
+                    writes.spawn(async move {
                         store.propose_pin(&tool, &seen, now).await?;
                         store.cancel_for_tool(&tool, now).await
-                    }
+                    });
                 }
-            });
+            }
         }
+        let as_planned =
+            firsts.is_empty() || self.house.store.pin_all(id, &firsts, at_first_sight, now).await?;
         while let Some(written) = writes.join_next().await {
             // A task that panicked wrote nothing: the catalogue stays as it was, and the next list tries again.
             let Ok(written) = written else { return Ok(Recorded::NotAll) };
             written?.into_iter().for_each(|plan| self.house.announce(plan));
         }
-        Ok(Recorded::All)
+        Ok(if as_planned { Recorded::All } else { Recorded::Otherwise })
     }
 
     /// Builds the catalogue anew under the law in force: after a list, a pin or a rule changed.

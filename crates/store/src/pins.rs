@@ -117,37 +117,53 @@ impl Store {
         self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
     }
 
-    /// Pins a tool at first sight; none if it is pinned already.
-    pub async fn pin(
+    /// Pins what an upstream lists and nobody has pinned, all of it or nothing: no other process sees, and no crash leaves, half a
+    /// first sight. Tools are accepted at first sight only where their upstream has no pin at all. False if somebody else was
+    /// faster: the pins are others than they were taken for.
+    pub async fn pin_all(
         &self,
-        tool: &FullName,
-        seen: &Definition,
+        upstream: &UpstreamId,
+        seen: &[(ToolName, Definition)],
         state: PinState,
         now: Timestamp,
-    ) -> Result<Option<LedgerId>, StoreFault> {
-        let (tool, fingerprint, id) = (tool.clone(), seen.fingerprint, self.mint(now));
-        let definition = json_text(&seen.definition)?;
+    ) -> Result<bool, StoreFault> {
+        let mut rows = Vec::new();
+        for (tool, definition) in seen {
+            let name = FullName { upstream: upstream.clone(), tool: tool.clone() };
+            rows.push((name, definition.fingerprint, json_text(&definition.definition)?, self.mint(now)));
+        }
+        // Always in the same order: two that list the same wait for each other, not both for both.
+        rows.sort_by(|one, other| one.0.tool.cmp(&other.0.tool));
+        let upstream = upstream.clone();
         self.write(move |tx| {
-            let added = tx.execute(
-                "INSERT INTO pins (upstream, tool, state, fingerprint, definition, first_seen, changed)
-                 VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (upstream, tool) DO NOTHING",
-                &cells![
-                    tool.upstream.as_str(),
-                    tool.tool.as_str(),
-                    state.as_str(),
-                    fingerprint,
-                    definition.as_str(),
-                    now,
-                ],
-            )?;
-            if added == 0 {
-                return Ok(None);
+            let known = "SELECT tool FROM pins WHERE upstream = $1 LIMIT 1";
+            if state == PinState::Accepted && tx.one(known, &cells![upstream.as_str()])?.is_some() {
+                return Ok(false);
             }
-            let entry = about(&tool, "pin")
-                .with_fact("fingerprint", fingerprint.hex())
-                .with_fact("state", state.as_str());
-            tx.append(&entry, id.clone(), now);
-            Ok(Some(id.clone()))
+            let mut all = true;
+            for (tool, fingerprint, definition, id) in &rows {
+                let added = tx.execute(
+                    "INSERT INTO pins (upstream, tool, state, fingerprint, definition, first_seen, changed)
+                     VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (upstream, tool) DO NOTHING",
+                    &cells![
+                        tool.upstream.as_str(),
+                        tool.tool.as_str(),
+                        state.as_str(),
+                        *fingerprint,
+                        definition.as_str(),
+                        now,
+                    ],
+                )?;
+                if added == 0 {
+                    all = false;
+                    continue;
+                }
+                let entry = about(tool, "pin")
+                    .with_fact("fingerprint", fingerprint.hex())
+                    .with_fact("state", state.as_str());
+                tx.append(&entry, id.clone(), now);
+            }
+            Ok(all)
         })
         .await
     }

@@ -11,7 +11,7 @@ use countersign_core::rules::RuleSet;
 use countersign_gateway::catalog::{Catalog, Headers, PinChange, Roster, Source, plan_pins};
 use countersign_gateway::schema::Schemas;
 use countersign_gateway::upstreams::Upstream;
-use countersign_store::{ConnectOptions, Store, StoreUrl};
+use countersign_store::{ConnectOptions, PinState, Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -28,18 +28,25 @@ async fn relist(peer: &Peer, store: &Store, trust: Trust) -> (Catalog, usize) {
     let listed = peer.upstream.tools().await.unwrap();
     let roster = Arc::new(Roster::read(&id, listed, Headers::Plain, &Schemas::default()));
     let plan = plan_pins(trust, &store.pins(&id).await.unwrap(), &roster.sound());
-    let mut rows = 0;
+    let (mut rows, mut firsts) = (0, Vec::new());
+    let mut at_first_sight = PinState::Pending;
     for change in plan.changes {
-        let row = match change {
+        match change {
             PinChange::First { tool, seen, state } => {
-                store.pin(&FullName { upstream: id.clone(), tool }, &seen, state, Timestamp::now()).await
+                firsts.push((tool, seen));
+                at_first_sight = state;
             }
             PinChange::Propose { tool, seen } => {
-                store.propose_pin(&FullName { upstream: id.clone(), tool }, &seen, Timestamp::now()).await
+                let tool = FullName { upstream: id.clone(), tool };
+                let row = store.propose_pin(&tool, &seen, Timestamp::now()).await;
+                rows += usize::from(row.unwrap().is_some());
             }
-        };
-        rows += usize::from(row.unwrap().is_some());
+        }
     }
+    assert!(
+        store.pin_all(&id, &firsts, at_first_sight, Timestamp::now()).await.unwrap() || firsts.is_empty()
+    );
+    rows += firsts.len();
     let source = Source { roster, standings: plan.standings, prefix: Prefix::Upstream };
     (Catalog::build(&[source], &RuleSet::default()), rows)
 }

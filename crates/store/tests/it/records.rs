@@ -2,7 +2,7 @@
 
 use countersign_core::digest::Digest;
 use countersign_core::grant::Grant;
-use countersign_core::ids::{CredentialId, FullName, GrantId, RunId, Secret};
+use countersign_core::ids::{CredentialId, FullName, GrantId, RunId, Secret, ToolName, UpstreamId};
 use countersign_core::mode::Mode;
 use countersign_core::record::Source;
 use countersign_core::role::Role;
@@ -19,6 +19,7 @@ on_both!(
     credentials_are_found_by_their_digest_alone,
     a_mode_belongs_to_one_principal_and_survives,
     a_pin_changes_only_to_what_was_looked_at,
+    a_first_sight_is_pinned_whole_or_not_at_all,
     runs_are_kept_and_end_once,
     the_salt_is_made_once,
     a_saved_line_outlives_the_store,
@@ -105,11 +106,12 @@ async fn a_pin_changes_only_to_what_was_looked_at(place: Place) {
     let store = place.store().await;
     let tool = FullName::new("files", "write_it");
     let (first, second, third) = (definition("a"), definition("b"), definition("c"));
-    assert!(store.pin(&tool, &first, PinState::Accepted, at(0)).await.unwrap().is_some());
-    assert!(
-        store.pin(&tool, &second, PinState::Accepted, at(1)).await.unwrap().is_none(),
-        "pinned is pinned"
-    );
+    let first_sight = async |seen: &Definition, state, seconds| {
+        store.pin_all(&tool.upstream, &[(tool.tool.clone(), seen.clone())], state, at(seconds)).await.unwrap()
+    };
+    assert!(first_sight(&first, PinState::Accepted, 0).await);
+    assert!(!first_sight(&second, PinState::Accepted, 1).await, "pinned is pinned");
+    assert!(!first_sight(&second, PinState::Pending, 1).await, "pinned is pinned");
     assert!(store.propose_pin(&tool, &first, at(1)).await.unwrap().is_none(), "no change");
     assert!(store.propose_pin(&tool, &second, at(2)).await.unwrap().is_some());
     assert!(store.propose_pin(&tool, &second, at(3)).await.unwrap().is_none(), "noted once");
@@ -125,8 +127,43 @@ async fn a_pin_changes_only_to_what_was_looked_at(place: Place) {
     assert_eq!(pins[0].decided_by, Some("ann".into()));
     assert!(store.remove_pin(&tool, at(7)).await.unwrap().is_some());
     assert!(store.pins(&"files".into()).await.unwrap().is_empty());
-    assert!(store.pin(&tool, &second, PinState::Pending, at(8)).await.unwrap().is_some());
+    assert!(first_sight(&second, PinState::Pending, 8).await);
     assert!(store.accept_pin(&tool, second.fingerprint, &"ann".into(), at(9)).await.unwrap().is_some());
+}
+
+/// Gateways that start together see an upstream for the first time together: one of them pins the whole list, the others find it.
+async fn a_first_sight_is_pinned_whole_or_not_at_all(place: Place) {
+    let stores = [place.store().await, place.store().await, place.store().await];
+    let names: Vec<ToolName> = (0..150).map(|number| ToolName::new(format!("t{number:03}"))).collect();
+    let list: Vec<(ToolName, Definition)> =
+        names.iter().map(|name| (name.clone(), definition("a"))).collect();
+    for round in 0..4 {
+        let upstream = UpstreamId::new(format!("u{round}"));
+        let mut work = tokio::task::JoinSet::new();
+        for store in &stores {
+            let (store, list, upstream) = (store.clone(), list.clone(), upstream.clone());
+            work.spawn(async move {
+                let first = store.pin_all(&upstream, &list, PinState::Accepted, at(0)).await.unwrap();
+                usize::from(first)
+            });
+        }
+        let watcher = stores[0].clone();
+        work.spawn(async move {
+            loop {
+                let seen = watcher.pins(&upstream).await.unwrap().len();
+                assert!(seen == 0 || seen == 150, "{seen} of 150");
+                if seen > 0 {
+                    return 0;
+                }
+            }
+        });
+        let first: usize = work.join_all().await.into_iter().sum();
+        assert_eq!(first, 1, "one is first, and the others are told so");
+    }
+    // What comes later is not seen for the first time any more.
+    let late = [(ToolName::new("later"), definition("a"))];
+    assert!(!stores[1].pin_all(&"u0".into(), &late, PinState::Accepted, at(1)).await.unwrap());
+    assert!(stores[1].pin_of(&FullName::new("u0", "later")).await.unwrap().is_none());
 }
 
 async fn runs_are_kept_and_end_once(place: Place) {
