@@ -206,6 +206,15 @@ async fn what_is_agreed_to_happens() {
     does(&bench, "switch", json!({"branch": "main"})).await;
     does(&bench, "reset_hard", json!({"ref": "HEAD~1"})).await;
     does(&bench, "force_push", json!({"branch": "main"})).await;
+    std::fs::write(here.join("a.txt"), "late\n").unwrap();
+    does(&bench, "add", json!({"paths": ["a.txt"]})).await;
+    does(&bench, "unstage", json!({"paths": ["a.txt"]})).await;
+    does(&bench, "stash", json!({})).await;
+    does(&bench, "drop_stash", json!({"index": "0"})).await;
+    does(&bench, "revert", json!({"commit": "HEAD"})).await;
+    does(&bench, "push", json!({"branch": "next"})).await;
+    does(&bench, "delete_remote_branch", json!({"branch": "next"})).await;
+    assert_eq!(git(&here.join("home/remote.git"), &["branch", "--list", "next"]), "");
     assert!(!here.join("pwned").exists());
     let bad = bench.dry_run("switch", json!({"branch": "no such branch"})).await.unwrap();
     assert_eq!(bad["isError"], true);
