@@ -63,6 +63,28 @@ impl World {
         command
     }
 
+    /// Runs the binary to its end as somebody to whom modes of files mean something: not as root. It is started from this world's
+    /// own folder, since nobody else may be let into the one it was built in.
+    #[cfg(unix)]
+    pub(crate) fn run_as_anybody(&self, args: &[&str]) -> Transcript {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        use std::os::unix::process::CommandExt as _;
+        if std::fs::metadata(self.room.path()).unwrap().uid() != 0 {
+            return self.run(args);
+        }
+        let open = |path: &Path| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let program = self.room.path().join("countersign");
+        if !program.exists() && std::fs::hard_link(binary(), &program).is_err() {
+            std::fs::copy(binary(), &program).unwrap();
+        }
+        [self.room.path(), &program].into_iter().for_each(open);
+        let mut command = self.command(&program);
+        command.args(args).uid(65534).gid(65534);
+        self.transcript(&args.join(" "), command.output().unwrap())
+    }
+
     /// Runs the binary to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Transcript {
         self.transcript(&args.join(" "), self.countersign(args).output().unwrap())
