@@ -176,6 +176,13 @@ fn keyring_file(name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
+/// What the keyring has under a name; nothing of it where it can't be read.
+pub(crate) fn kept(name: &str) -> Option<Secret> {
+    let path = environment::config_folder()?.join("countersign").join("keyring").join(name);
+    let there = path.symlink_metadata().is_ok();
+    there.then(|| Secret::new(keyring_file(name).and_then(|path| read_secret(&path)).unwrap_or_default()))
+}
+
 #[cfg(unix)]
 fn refuse_shared(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -19,10 +19,11 @@ use countersign_core::refusal::{Code, NextAction, Refusal};
 use serde_json::{Value, json};
 use toml_edit::{DocumentMut, Item, Table as Toml};
 
-use self::backup::{Change, Fate, NotMade};
+use self::backup::{Change, Fate, Kept, NotMade};
 use self::import::{Import, Read};
 use self::preset::Preset;
 use self::rules::Offer;
+use self::secrets::Looker;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file;
@@ -107,7 +108,7 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
         before.as_deref().unwrap_or_default().parse().map_err(|error: toml_edit::TomlError| {
             unreadable(&config, error.message().lines().next().unwrap_or_default())
         })?;
-    let import = Import::gather(&reads, &document, &ground.home, &environment::variable);
+    let import = Import::gather(&reads, &document, &looker(&ground.home));
     for upstream in &import.upstreams {
         if let Some(table) = &upstream.table {
             insert(&mut document, &upstream.id, table.clone());
@@ -248,14 +249,12 @@ impl Plan<'_> {
 
     fn write(&self) -> Result<(), Trouble> {
         let home = home_folder()?;
-        for (name, secret) in &self.import.secrets {
-            keep_secret(&home.join("keyring"), name, secret).map_err(|error| {
-                Trouble::Output(format!("can't keep `{name}`: {}", config_file::why(&error)))
-            })?;
-        }
+        let new = self.import.secrets.iter().filter(|(name, _)| config_file::kept(name).is_none());
+        let secrets: Vec<Kept<'_>> =
+            new.map(|(name, secret)| Kept { path: home.join("keyring").join(name), secret }).collect();
         let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.6fZ").to_string();
         let folder = home.join("backups").join(stamp);
-        backup::apply(&folder, &self.changes).map_err(|why| match why {
+        backup::apply(&folder, &self.changes, &secrets).map_err(|why| match why {
             NotMade::Drifted(path) => {
                 let message =
                     format!("`{}` was changed since it was read: nothing was changed", path.display());
@@ -311,10 +310,14 @@ fn ground(args: &Init) -> Result<Ground, Trouble> {
     Ground::here(project).ok_or_else(none)
 }
 
+fn looker(home: &Path) -> Looker<'_> {
+    Looker { home, project: None, variable: &environment::variable, kept: &config_file::kept }
+}
+
 /// Which servers of a file would stay there, by their names, and why.
 pub(crate) fn staying(place: &Place, entries: &[Entry], home: &Path) -> Vec<(String, String)> {
     let read = Read { place: place.clone(), text: None, entries: entries.to_vec() };
-    let import = Import::gather(&[read], &DocumentMut::new(), home, &environment::variable);
+    let import = Import::gather(&[read], &DocumentMut::new(), &looker(home));
     import.left.into_iter().map(|left| (left.name, left.why)).collect()
 }
 
@@ -413,21 +416,6 @@ fn check(path: &Path, text: &str) -> Result<(), Trouble> {
         folder: PathBuf::new(),
     };
     files.parse().map(|_| ())
-}
-
-fn keep_secret(folder: &Path, name: &str, secret: &Secret) -> std::io::Result<()> {
-    use std::io::Write as _;
-    fs::create_dir_all(folder)?;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    let mut file = options.open(folder.join(name))?;
-    file.write_all(secret.expose().as_bytes())?;
-    file.sync_all()
 }
 
 /// Where a link leads: the file is changed there, and the link stays.

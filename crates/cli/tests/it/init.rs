@@ -214,7 +214,45 @@ fn with_yes_every_host_has_one_server_and_undo_restores_every_byte() {
     assert_eq!(undone.code, Some(0), "{undone}");
     assert_eq!(texts(&files), before);
     assert!(!path.exists());
+    assert!(!kept.exists(), "what the change put into the keyring goes with it: {undone}");
     assert_eq!(world.run(&["init", "--undo"]).code, Some(3));
+}
+
+#[test]
+fn another_secret_of_the_same_name_replaces_none() {
+    let world = World::new();
+    let cursor = world.home().join(".cursor/mcp.json");
+    fs::create_dir_all(cursor.parent().unwrap()).unwrap();
+    let with = |key: &str| {
+        format!(r#"{{"mcpServers": {{"mail": {{"command": "mail", "env": {{"MAIL_KEY": "{key}"}}}}}}}}"#)
+    };
+    let keyring = world.home().join(".config/countersign/keyring");
+    fs::write(&cursor, with("first-secret")).unwrap();
+    assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
+    assert_eq!(fs::read_to_string(keyring.join("mail.MAIL_KEY")).unwrap(), "first-secret");
+    // The host's file was written anew, with another key: both are kept, each with its upstream.
+    fs::write(&cursor, with("second-secret")).unwrap();
+    let second = world.run(&["init", "--yes", "--no-start"]);
+    assert_eq!(second.code, Some(0), "{second}");
+    let config = config(&world);
+    assert!(config.contains("[upstreams.mail]") && config.contains("[upstreams.mail-2]"), "{config}");
+    assert!(config.contains("${keyring:mail-2.MAIL_KEY}"), "{config}");
+    assert_eq!(fs::read_to_string(keyring.join("mail.MAIL_KEY")).unwrap(), "first-secret");
+    assert_eq!(fs::read_to_string(keyring.join("mail-2.MAIL_KEY")).unwrap(), "second-secret");
+    // A project's configuration keeps its own beside the person's.
+    world.write("shared/.cursor/mcp.json", &with("third-secret"));
+    let third = world.run(&["init", "--yes", "--no-start", "--project", "shared"]);
+    assert_eq!(third.code, Some(0), "{third}");
+    let project = fs::read_to_string(world.work().join("shared/countersign.toml")).unwrap();
+    assert!(project.contains("${keyring:mail.MAIL_KEY-2}"), "{project}");
+    assert_eq!(fs::read_to_string(keyring.join("mail.MAIL_KEY")).unwrap(), "first-secret");
+    assert_eq!(fs::read_to_string(keyring.join("mail.MAIL_KEY-2")).unwrap(), "third-secret");
+    // What is taken back takes its own secret along, and no other; one that somebody changed is theirs.
+    fs::write(keyring.join("mail-2.MAIL_KEY"), "mine").unwrap();
+    assert_eq!(world.run(&["init", "--undo"]).code, Some(0));
+    assert!(!keyring.join("mail.MAIL_KEY-2").exists() && keyring.join("mail.MAIL_KEY").exists());
+    assert_eq!(world.run(&["init", "--undo"]).code, Some(0));
+    assert_eq!(fs::read_to_string(keyring.join("mail-2.MAIL_KEY")).unwrap(), "mine");
 }
 
 #[test]

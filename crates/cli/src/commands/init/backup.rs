@@ -1,5 +1,5 @@
 //! What a change of several files needs to be taken back: every file as it was, kept before the first one is touched. Taking back
-//! restores byte for byte. Where a host went on writing into its own file, only the servers are put back; what somebody changed about
+//! restores byte for byte, and removes the secrets that were put into the keyring. Where a host went on writing into its own file, only the servers are put back; what somebody changed about
 //! the servers is left alone.
 
 use std::fs;
@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use countersign_core::digest::{Digest, Domain};
+use countersign_core::ids::Secret;
 use serde_json::{Value, json};
 
 use crate::config_change::write;
@@ -66,26 +67,54 @@ pub(super) enum NotMade {
     Half(PathBuf, io::Error),
 }
 
-/// Keeps every file as it is under `folder`, then writes every file as it shall be: all of them, or none.
-pub(super) fn apply(folder: &Path, changes: &[Change]) -> Result<(), NotMade> {
+/// Keeps every file as it is under `folder`, then writes every secret and every file as it shall be: all of them, or none.
+pub(super) fn apply(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> Result<(), NotMade> {
     for change in changes {
         undrifted(change)?;
     }
-    keep(folder, changes).map_err(|error| NotMade::Unwritable(folder.to_owned(), error))?;
+    keep(folder, changes, secrets).map_err(|error| NotMade::Unwritable(folder.to_owned(), error))?;
+    let taken_back =
+        |why: NotMade, path: &Path| match undo(folder).and_then(|_| fs::write(folder.join(UNDONE), "")) {
+            Ok(()) => why,
+            Err(error) => NotMade::Half(path.to_owned(), error),
+        };
+    for Kept { path, secret } in secrets {
+        if let Err(error) = keep_secret(path, secret) {
+            return Err(taken_back(NotMade::Unwritable(path.clone(), error), path));
+        }
+    }
     for change in changes {
         let written = undrifted(change).and_then(|()| {
             let parent = change.path.parent().map_or(Ok(()), fs::create_dir_all);
             let done = parent.and_then(|()| write(Path::new("."), &change.path, &change.after));
             done.map_err(|error| NotMade::Unwritable(change.path.clone(), error))
         });
-        if let Err(why) = written {
-            return Err(match undo(folder).and_then(|_| fs::write(folder.join(UNDONE), "")) {
-                Ok(()) => why,
-                Err(error) => NotMade::Half(change.path.clone(), error),
-            });
-        }
+        written.map_err(|why| taken_back(why, &change.path))?;
     }
     Ok(())
+}
+
+/// A secret the keyring does not have yet.
+pub(super) struct Kept<'a> {
+    /// Its file.
+    pub(super) path: PathBuf,
+    /// What is kept in it.
+    pub(super) secret: &'a Secret,
+}
+
+fn keep_secret(path: &Path, secret: &Secret) -> io::Result<()> {
+    use std::io::Write as _;
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    file.write_all(secret.expose().as_bytes())?;
+    file.sync_all()
 }
 
 /// A file is still what the plan was made from: hosts write into their own files at any time.
@@ -99,7 +128,7 @@ fn undrifted(change: &Change) -> Result<(), NotMade> {
     if now == change.before { Ok(()) } else { Err(NotMade::Drifted(change.path.clone())) }
 }
 
-fn keep(folder: &Path, changes: &[Change]) -> io::Result<()> {
+fn keep(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     only_ours(folder)?;
     let mut list = Vec::new();
@@ -115,7 +144,11 @@ fn keep(folder: &Path, changes: &[Change]) -> io::Result<()> {
             "written": written, "host": change.host.map(Host::word),
         }));
     }
-    let list = serde_json::to_string_pretty(&json!({"version": 1, "files": list}))?;
+    let secrets: Vec<Value> = secrets
+        .iter()
+        .map(|kept| json!({"path": kept.path, "digest": digest(kept.secret.expose())}))
+        .collect();
+    let list = serde_json::to_string_pretty(&json!({"version": 1, "files": list, "secrets": secrets}))?;
     write(folder, &folder.join(LIST), &list)
 }
 
@@ -164,7 +197,23 @@ pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
         fates.push((path, fate));
     }
     if fates.iter().all(|(_, fate)| *fate != Fate::Changed) {
+        fates.append(&mut forget(&list)?);
         fs::write(folder.join(UNDONE), "")?;
+    }
+    Ok(fates)
+}
+
+/// Removes the secrets the change put into the keyring; one that is another by now is somebody else's.
+fn forget(list: &Value) -> io::Result<Vec<(PathBuf, Fate)>> {
+    let mut fates = Vec::new();
+    for secret in list.get("secrets").and_then(Value::as_array).into_iter().flatten() {
+        let text = |key: &str| secret.get(key).and_then(Value::as_str);
+        let Some(path) = text("path").map(PathBuf::from) else { continue };
+        let now = fs::read_to_string(&path).ok();
+        if now.is_some_and(|now| Some(digest(&now).as_str()) == text("digest")) {
+            fs::remove_file(&path)?;
+            fates.push((path, Fate::Removed));
+        }
     }
     Ok(fates)
 }

@@ -2,7 +2,7 @@
 //! references. Writes nothing; what belongs into the keyring is handed back.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use countersign_core::ids::Secret;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
@@ -57,23 +57,16 @@ pub(crate) struct Import {
 
 impl Import {
     /// Reads every entry of every file.
-    pub(crate) fn gather(
-        reads: &[Read],
-        existing: &DocumentMut,
-        home: &Path,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Self {
+    pub(super) fn gather(reads: &[Read], existing: &DocumentMut, looker: &Looker<'_>) -> Self {
         let mut import = Self::default();
         for read in reads {
             let mut taken = Vec::new();
             for entry in &read.entries {
                 match &entry.kind {
-                    Kind::Server(server) => {
-                        match import.take(read, entry, server, existing, home, variable) {
-                            Ok(()) => taken.push(entry.clone()),
-                            Err(why) => import.leave(read, entry, why),
-                        }
-                    }
+                    Kind::Server(server) => match import.take(read, entry, server, existing, looker) {
+                        Ok(()) => taken.push(entry.clone()),
+                        Err(why) => import.leave(read, entry, why),
+                    },
                     Kind::Countersign => {}
                     Kind::Disabled => import.leave(read, entry, "it is switched off there".to_owned()),
                     Kind::Foreign(why) => import.leave(read, entry, why.clone()),
@@ -94,8 +87,7 @@ impl Import {
         entry: &Entry,
         server: &Server,
         existing: &DocumentMut,
-        home: &Path,
-        variable: &dyn Fn(&str) -> Option<String>,
+        looker: &Looker<'_>,
     ) -> Result<(), String> {
         let from = (read.place.host, read.place.scope);
         let same = self.seen.iter().position(|(other, folder)| other == server && *folder == entry.folder);
@@ -106,7 +98,7 @@ impl Import {
             return Ok(());
         }
         let base = plain_name(&entry.name);
-        let looker = Looker { home, project: entry.folder.as_deref(), variable };
+        let looker = Looker { project: entry.folder.as_deref(), ..*looker };
         let written = existing.get("upstreams").and_then(Item::as_table_like);
         // The same name may stand for another server: the first name that is free, or that says the same already, is taken.
         for count in 1_u32.. {
@@ -162,7 +154,7 @@ fn table(
     let mut keep = |found: Found, name: &str| match found {
         Found::Text(text) => text,
         Found::Secret(secret) => {
-            let name = format!("{id}.{}", keyring_name(name));
+            let name = looker.name_for(&secret, &format!("{id}.{}", keyring_name(name)));
             let text = format!("${{keyring:{name}}}");
             secrets.insert(name, secret);
             text

@@ -15,6 +15,7 @@ pub(super) enum Found {
 }
 
 /// What references are resolved with.
+#[derive(Clone, Copy)]
 pub(super) struct Looker<'a> {
     /// The person's home.
     pub(super) home: &'a Path,
@@ -22,6 +23,8 @@ pub(super) struct Looker<'a> {
     pub(super) project: Option<&'a Path>,
     /// A variable of the environment.
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+    /// What the keyring has under a name.
+    pub(super) kept: &'a dyn Fn(&str) -> Option<Secret>,
 }
 
 /// Words in names of variables, headers and flags that hold secrets.
@@ -101,6 +104,14 @@ impl Looker<'_> {
         }
     }
 
+    /// A name in the keyring for a secret: one that has it already, or that is free. What another configuration keeps is never replaced.
+    pub(super) fn name_for(&self, secret: &Secret, wanted: &str) -> String {
+        let fits = |name: &str| (self.kept)(name).is_none_or(|kept| kept.expose() == secret.expose());
+        let other = |count: u32| format!("{wanted}-{count}");
+        let wanted = Some(wanted.to_owned()).filter(|name| fits(name));
+        wanted.or_else(|| (2..).map(other).find(|name| fits(name))).unwrap_or_default()
+    }
+
     fn sort(&self, text: &str, named: bool) -> Result<Found, String> {
         let (converted, literal) = self.convert(text)?;
         let secret = !literal.trim().is_empty() && (named || is_secret_value(&literal));
@@ -172,7 +183,9 @@ mod tests {
 
     fn looker() -> Looker<'static> {
         let variable: &dyn Fn(&str) -> Option<String> = &|name| (name == "SET").then(|| "x".to_owned());
-        Looker { home: Path::new("/home/me"), project: Some(Path::new("/p")), variable }
+        let kept: &dyn Fn(&str) -> Option<Secret> =
+            &|name| ["a.KEY", "a.KEY-2"].contains(&name).then(|| Secret::new(name));
+        Looker { home: Path::new("/home/me"), project: Some(Path::new("/p")), variable, kept }
     }
 
     fn shown(found: Result<Found, String>) -> String {
@@ -180,6 +193,18 @@ mod tests {
             Ok(Found::Text(text)) => text,
             Ok(Found::Secret(secret)) => format!("secret {}", secret.expose()),
             Err(why) => format!("refused: {why}"),
+        }
+    }
+
+    #[test]
+    fn what_the_keyring_has_is_not_replaced() {
+        for (wanted, secret, expect) in [
+            ("b.KEY", "new", "b.KEY"),
+            ("a.KEY", "a.KEY", "a.KEY"),
+            ("a.KEY", "new", "a.KEY-3"),
+            ("a.KEY", "a.KEY-2", "a.KEY-2"),
+        ] {
+            assert_eq!(looker().name_for(&Secret::new(secret), wanted), expect, "{wanted} for {secret}");
         }
     }
 
