@@ -118,6 +118,9 @@ impl Blueprint {
             for upstream in upstreams.values() {
                 upstream.close().await;
             }
+            if let Some(runs) = house.runs() {
+                runs.close().await;
+            }
             store.flush().await.map_err(fault)?;
             done
         })

@@ -13,6 +13,7 @@ mod input;
 mod lint;
 mod native;
 mod outside;
+mod preview;
 mod question;
 mod reading;
 mod rule;
@@ -32,6 +33,7 @@ pub use explain::{Decided, Explained, ModeRow, Said, explain};
 pub use input::{Input, InputType, LeadingDash, Presence, Shape};
 pub use lint::lint;
 pub use outside::{Exposed, Guards, NotifySection, Proxy, TlsFiles, Webhook, exposure};
+pub use preview::PreviewCommand;
 pub use question::{ExplainInput, IntentInput};
 pub use rule::{Author, RuleOrigin};
 pub use sections::{
@@ -200,6 +202,11 @@ impl Config {
         let notified = self.notify.templates();
         for template in std::iter::once(&mut self.gateway.store).chain(upstreams).chain(notified) {
             template.settle(&files, look_up, &mut found);
+        }
+        for command in self.rules.commands() {
+            for template in command.templates() {
+                template.settle(&files, look_up, &mut found);
+            }
         }
         if found.is_empty() { Ok(self) } else { Err(found) }
     }

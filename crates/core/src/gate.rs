@@ -188,7 +188,7 @@ fn by_need(
     // An explicit dry run is never turned into the real thing by a grant.
     let dry = match &draft.style {
         Style::Argument { arg, preview, .. } => draft.call.arguments.value().get(arg) == Some(preview),
-        Style::Companion { .. } | Style::Computed => false,
+        Style::Companion { .. } | Style::Command(_) | Style::Computed => false,
     };
     let mut ready = draft;
     ready.call.arguments = ready.style.for_apply(ready.call.arguments);

@@ -3,9 +3,12 @@
 
 mod view;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::call::{Arguments, Call};
+use crate::config::PreviewCommand;
 use crate::effect::Effect;
 use crate::intent::Intent;
 use crate::plan::{Preview, PreviewSource};
@@ -33,6 +36,8 @@ pub enum Style {
         /// Dotted paths of its result that decide.
         digest: Vec<String>,
     },
+    /// A command beside the upstream.
+    Command(Arc<PreviewCommand>),
     /// From the call itself.
     Computed,
 }
@@ -49,6 +54,7 @@ pub fn style(tool: &Tool, rule: Option<&PreviewRule>) -> Style {
         Some(PreviewRule::Companion { tool, digest }) => {
             Style::Companion { tool: tool.clone(), digest: digest.clone() }
         }
+        Some(PreviewRule::Command(command)) => Style::Command(Arc::clone(command)),
         Some(PreviewRule::Computed) => Style::Computed,
         None => {
             let schema = tool.definition.get("inputSchema").and_then(|schema| schema.get("properties"));
@@ -73,7 +79,9 @@ impl Style {
             Style::Argument { arg, apply, .. } if arguments.value().get(arg) != Some(apply) => {
                 arguments.with(arg, apply.clone())
             }
-            Style::Argument { .. } | Style::Companion { .. } | Style::Computed => arguments,
+            Style::Argument { .. } | Style::Companion { .. } | Style::Command(_) | Style::Computed => {
+                arguments
+            }
         }
     }
 
@@ -83,7 +91,7 @@ impl Style {
             Style::Argument { arg, apply, .. } if arguments.value().get(arg) == Some(apply) => {
                 Some(arguments.clone().without(arg))
             }
-            Style::Argument { .. } | Style::Companion { .. } | Style::Computed => None,
+            Style::Argument { .. } | Style::Companion { .. } | Style::Command(_) | Style::Computed => None,
         }
     }
 
@@ -91,7 +99,7 @@ impl Style {
     pub fn for_preview(&self, arguments: &Arguments) -> Arguments {
         match self {
             Style::Argument { arg, preview, .. } => arguments.clone().with(arg, preview.clone()),
-            Style::Companion { .. } | Style::Computed => arguments.clone(),
+            Style::Companion { .. } | Style::Command(_) | Style::Computed => arguments.clone(),
         }
     }
 }

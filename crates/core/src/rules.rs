@@ -5,6 +5,7 @@ mod condition;
 mod names;
 mod resolution;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -14,6 +15,7 @@ pub use condition::{BadCondition, Condition, Facts, VARIABLES};
 pub use names::Reads;
 pub use resolution::{DecidedBy, Field, Resolution, RuleFault};
 
+use crate::config::PreviewCommand;
 use crate::confirm::{Kind, Strength};
 use crate::duration::Rate;
 use crate::effect::Effect;
@@ -39,6 +41,8 @@ pub enum PreviewRule {
         /// Dotted paths of its result that must not change until apply; empty means all of it.
         digest: Vec<String>,
     },
+    /// A command beside the upstream, which looks.
+    Command(Arc<PreviewCommand>),
     /// Computed from the call, whatever the schema offers.
     Computed,
 }
@@ -168,6 +172,15 @@ impl RuleSet {
     /// The rules as written.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The commands that rules preview by.
+    pub(crate) fn commands(&mut self) -> impl Iterator<Item = &mut PreviewCommand> {
+        self.rules.iter_mut().filter_map(|rule| match &mut rule.preview {
+            Some(PreviewRule::Command(command)) => Some(Arc::make_mut(command)),
+            Some(PreviewRule::Argument { .. } | PreviewRule::Companion { .. } | PreviewRule::Computed)
+            | None => None,
+        })
     }
 
     /// What happens to tools no rule allows.

@@ -23,7 +23,7 @@ use crate::notify::Hooks;
 use crate::relist::{Ear, Keeper, OwnTools, Reach, Terms};
 use crate::runs::Runs;
 use crate::upstreams::Upstream;
-use crate::upstreams::command::{self, CommandUpstream};
+use crate::upstreams::command::{self, CommandUpstream, Looks};
 use crate::upstreams::environment::{self, Variable};
 use crate::upstreams::mcp::signin::{ByItself, Keys, Known, SignedIn};
 use crate::upstreams::mcp::{McpUpstream, Settings};
@@ -70,6 +70,7 @@ impl Law {
             timeout: USUAL_TIMEOUT,
             config: Arc::new(config.clone()),
             hooks: Hooks::of(config, &around.ambient, around.folder.clone()),
+            looks: Looks::new(&around.ambient, &around.folder),
             desk_url: around.desk_url.clone(),
             aliases: config.gateway.aliases.clone(),
             suggest: suggested(config),

@@ -11,6 +11,7 @@ use countersign_core::mode::Mode;
 use countersign_core::rules::RuleSet;
 
 use crate::notify::Hooks;
+use crate::upstreams::command::Looks;
 
 /// What the configuration says about deciding.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Law {
     pub config: Arc<Config>,
     /// Whom to tell of a plan that waits.
     pub hooks: Hooks,
+    /// Where the commands of rules run.
+    pub looks: Looks,
     /// Where a person decides, for `approve_url`; none without a desk.
     pub desk_url: Option<String>,
     /// Other names of our own tools.

@@ -149,6 +149,15 @@ impl Runs {
         Arc::clone(crew)
     }
 
+    /// Stops every command that is left, and returns when they have ended.
+    pub async fn close(&self) {
+        let crews: Vec<_> =
+            self.crews.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for crew in crews {
+            crew.close().await;
+        }
+    }
+
     fn live(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Stopper>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }

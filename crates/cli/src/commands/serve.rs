@@ -296,6 +296,9 @@ impl Served {
         for upstream in house.upstreams.load().values() {
             upstream.close().await;
         }
+        if let Some(runs) = house.runs() {
+            runs.close().await;
+        }
         let flushed = store.flush().await;
         telemetry.close().await;
         flushed.map_err(|fault| records::trouble(&fault, &url))?;

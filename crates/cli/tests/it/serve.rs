@@ -45,4 +45,4 @@ macro_rules! transcripts {
     };
 }
 
-transcripts! { modes max_mode intent lenient confirm typed expiry changes series direct refusals closed }
+transcripts! { modes max_mode intent lenient confirm looks typed expiry changes series direct refusals closed }

@@ -284,7 +284,7 @@ fn type_field(reader: &mut Reader<'_>, table: &Table, names: &[&str]) -> Option<
     Some(text.to_owned())
 }
 
-fn exits(reader: &mut Reader<'_>, node: &Node) -> Vec<i32> {
+pub(super) fn exits(reader: &mut Reader<'_>, node: &Node) -> Vec<i32> {
     let items = reader.list(node, "ok_exit", "[0, 1]").unwrap_or_default();
     let mut codes = Vec::new();
     for item in items {
@@ -298,7 +298,13 @@ fn exits(reader: &mut Reader<'_>, node: &Node) -> Vec<i32> {
     codes
 }
 
-fn argv(reader: &mut Reader<'_>, node: &Node, key: &str, inputs: &[Input], gaps: Gaps<'_>) -> Option<Argv> {
+pub(super) fn argv(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    key: &str,
+    inputs: &[Input],
+    gaps: Gaps<'_>,
+) -> Option<Argv> {
     let example = "[\"git\", \"status\"]";
     if let Some(line) = node.as_text() {
         let words: Vec<String> = line.split_whitespace().map(|word| format!("\"{word}\"")).collect();
@@ -366,8 +372,11 @@ fn group(
 ) -> Word {
     let words: Vec<Template> =
         items.iter().filter_map(|item| word(reader, item, key, inputs, gaps)).collect();
-    let optional =
-        |name: &str| inputs.iter().any(|input| input.name == name && input.presence == Presence::Optional);
+    // What a call brings to a tool that is not ours may always be absent.
+    let optional = |name: &str| {
+        gaps == Gaps::Arguments
+            || inputs.iter().any(|input| input.name == name && input.presence == Presence::Optional)
+    };
     if words.len() == items.len() && !words.iter().any(|word| word.inputs().any(optional)) {
         let message = "this group never disappears: it has no optional input".to_owned();
         let help =
@@ -394,6 +403,23 @@ fn check_program(reader: &mut Reader<'_>, node: &Node, key: &str, items: &[Node]
         let message = format!("the first word of `{key}` is the program, and a call may not choose it");
         reader.error(first.place, Problem::BadReference, message, help);
     }
+}
+
+/// Every text of a command line.
+pub(super) fn templates(argv: &mut Argv) -> impl Iterator<Item = &mut Template> {
+    argv.iter_mut().flat_map(|word| match word {
+        Word::One(template) => std::slice::from_mut(template),
+        Word::Group(templates) => templates,
+    })
+}
+
+/// A command line as it was written, without what was looked up.
+pub(super) fn shown_words(argv: &Argv) -> Json {
+    let shown = |word: &Word| match word {
+        Word::One(template) => Json::from(template.shown()),
+        Word::Group(templates) => templates.iter().map(Template::shown).collect(),
+    };
+    argv.iter().map(shown).collect()
 }
 
 impl CommandTool {
@@ -436,12 +462,8 @@ impl CommandTool {
     }
 
     pub(super) fn templates(&mut self) -> Vec<&mut Template> {
-        let lines =
-            std::iter::once(&mut self.run).chain(&mut self.preview).chain(&mut self.explain).flatten();
-        let words = lines.flat_map(|word| match word {
-            Word::One(template) => std::slice::from_mut(template),
-            Word::Group(templates) => templates,
-        });
+        let lines = std::iter::once(&mut self.run).chain(&mut self.preview).chain(&mut self.explain);
+        let words = lines.flat_map(templates);
         let env = self.env.iter_mut().map(|(_, value)| value);
         words.chain(&mut self.stdin).chain(&mut self.cwd).chain(env).collect()
     }

@@ -190,6 +190,13 @@ fn style_value(style: &Style) -> Value {
             json!({"from": "argument", "arg": arg, "preview": preview, "apply": apply})
         }
         Style::Companion { tool, digest } => json!({"from": "tool", "tool": tool, "digest": digest}),
+        Style::Command(command) => {
+            let mut value = command.shown();
+            if let Some(members) = value.as_object_mut() {
+                members.insert("from".into(), "command".into());
+            }
+            value
+        }
         Style::Computed => json!({"from": "computed"}),
     }
 }

@@ -1,11 +1,9 @@
 //! `[[rules]]`: reads each field in its forms, compiles globs and conditions, and remembers where everything stands.
 //! Command tools' own effect, confirm, type_field, strength and preview become rules after all written ones.
 
-use serde_json::Value as Json;
-
 use super::command::{CommandTool, PREVIEW_SUFFIX};
 use super::diagnostic::{Problem, tick};
-use super::input::check_json;
+use super::preview;
 use super::reading::{Reader, Section};
 use super::source::{Files, Place};
 use super::tree::{Node, Table, Value};
@@ -109,7 +107,7 @@ fn read(reader: &mut Reader<'_>, node: &Node, table: &Table) -> (Rule, RuleOrigi
     let globs = globs(reader, node, table);
     rule.globs = globs.iter().map(|(glob, _)| glob.clone()).collect();
     rule.when = table.get("when").and_then(|node| condition(reader, node));
-    rule.preview = table.get("preview").and_then(|node| preview(reader, node));
+    rule.preview = table.get("preview").and_then(|node| preview::read(reader, node));
     rule.deny = table.get("deny").and_then(|node| deny(reader, node));
     rule.limit = table.get("limit").and_then(|node| limit(reader, node));
     rule.redact = table.get("redact").map(|node| redact(reader, node)).unwrap_or_default();
@@ -255,60 +253,6 @@ fn type_field(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
         return None;
     }
     Some(text.to_owned())
-}
-
-/// `{arg, preview, apply}`, `{tool, digest}`, or `false`.
-fn preview(reader: &mut Reader<'_>, node: &Node) -> Option<PreviewRule> {
-    let example = "{ arg = \"dry_run\", preview = true, apply = false }";
-    let expected = "a table with `arg` or `tool`, or `false`";
-    match &node.value {
-        Value::Boolean(false) => Some(PreviewRule::Computed),
-        Value::Table(table) if table.get("tool").is_some() => companion(reader, table),
-        Value::Table(table) if table.get("arg").is_some() => argument(reader, node, table),
-        Value::Table(table) => {
-            reader.unknown_keys(table, "`preview`", &["arg", "preview", "apply", "tool", "digest"]);
-            let message = "`preview` names neither an argument nor a tool";
-            let help = format!("write `preview = {example}`, or `{{ tool = \"plan\" }}`");
-            reader.error(node.place, Problem::MissingKey, message, help);
-            None
-        }
-        Value::Boolean(true)
-        | Value::String(_)
-        | Value::Integer(_)
-        | Value::Float(_)
-        | Value::Datetime(_)
-        | Value::Array(_) => {
-            reader.expected(node, "preview", expected, example);
-            None
-        }
-    }
-}
-
-fn companion(reader: &mut Reader<'_>, table: &Table) -> Option<PreviewRule> {
-    let mut section = Section::open(reader, table, "`preview`", &["tool", "digest"]);
-    let tool = section.text("tool", "\"plan\"")?.to_owned();
-    let digest = table.get("digest").map(|node| reader.texts(node, "digest", "[\"data.changes\"]"));
-    Some(PreviewRule::Companion {
-        tool,
-        digest: digest.unwrap_or_default().into_iter().map(|(path, _)| path.to_owned()).collect(),
-    })
-}
-
-fn argument(reader: &mut Reader<'_>, node: &Node, table: &Table) -> Option<PreviewRule> {
-    let mut section = Section::open(reader, table, "`preview`", &["arg", "preview", "apply"]);
-    let arg = section.text("arg", "\"dry_run\"")?.to_owned();
-    let mut side = |key: &str, or: bool| match table.get(key) {
-        Some(node) => check_json(reader, node, key),
-        None => Some(Json::Bool(or)),
-    };
-    let (preview, apply) = (side("preview", true)?, side("apply", false)?);
-    if preview == apply {
-        let message = format!("`{arg}` is the same for the preview and for the real call");
-        let help = "write `preview = { arg = \"dry_run\", preview = true, apply = false }`".to_owned();
-        reader.error(node.place, Problem::Conflict, message, help);
-        return None;
-    }
-    Some(PreviewRule::Argument { arg, preview, apply })
 }
 
 /// What command tools say of themselves, as rules behind all others.

@@ -47,7 +47,7 @@ pub enum Piece {
     Reference(Reference, Place),
     /// What was looked up.
     Found(Secret),
-    /// A command tool's input.
+    /// A command tool's input, or an argument of the call that is looked at.
     Input(String),
 }
 
@@ -64,6 +64,8 @@ pub(super) enum Gaps<'a> {
     References,
     /// It names one of these.
     Inputs(&'a [&'a str]),
+    /// It names an argument of whatever call comes.
+    Arguments,
 }
 
 impl Template {
@@ -239,7 +241,7 @@ fn next_gap<'t>(rest: &'t str, gaps: Gaps<'_>) -> Gap<'t> {
             None => Gap::Open(rest.len()),
         };
     }
-    if let (Gaps::Inputs(_), Some(body)) = (gaps, rest.strip_prefix('{')) {
+    if let (Gaps::Inputs(_) | Gaps::Arguments, Some(body)) = (gaps, rest.strip_prefix('{')) {
         if let Some((name, after)) = body.strip_prefix('{').and_then(|body| body.split_once('}'))
             && is_name(name)
             && after.starts_with('}')
@@ -293,7 +295,11 @@ fn reference(reader: &mut Reader<'_>, inner: &str, place: Place) -> Option<Piece
 }
 
 fn input(reader: &mut Reader<'_>, name: &str, place: Place, gaps: Gaps<'_>) -> Option<Piece> {
-    let Gaps::Inputs(known) = gaps else { return None };
+    let known = match gaps {
+        Gaps::References => return None,
+        Gaps::Arguments => return Some(Piece::Input(name.to_owned())),
+        Gaps::Inputs(known) => known,
+    };
     if known.contains(&name) {
         return Some(Piece::Input(name.to_owned()));
     }

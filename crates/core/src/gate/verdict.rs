@@ -85,7 +85,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The dry run the upstream offers, if it does.
+    /// The dry run the upstream offers, or what the command that looks is told, if there is either.
     pub fn dry_run(&self) -> Option<DryRun> {
         match &self.style {
             Style::Argument { .. } => Some(DryRun {
@@ -94,6 +94,10 @@ impl Draft {
             }),
             Style::Companion { tool, .. } => Some(DryRun {
                 tool: ToolName::new(tool.as_str()),
+                arguments: self.call.arguments.canonical().to_owned(),
+            }),
+            Style::Command(_) => Some(DryRun {
+                tool: self.tool.name.clone(),
                 arguments: self.call.arguments.canonical().to_owned(),
             }),
             Style::Computed => None,

@@ -119,6 +119,7 @@ impl Resolution {
                 json!({"arg": arg, "preview": preview, "apply": apply})
             }
             PreviewRule::Companion { tool, digest } => json!({"tool": tool, "digest": digest}),
+            PreviewRule::Command(command) => command.shown(),
             PreviewRule::Computed => Value::Bool(false),
         });
         let decision = json!({

@@ -32,6 +32,7 @@ pub fn rules(config: &Config) -> Vec<RuleView> {
                 json!({"arg": arg, "preview": preview, "apply": apply})
             }
             PreviewRule::Companion { tool, digest } => json!({"tool": tool, "digest": digest}),
+            PreviewRule::Command(command) => command.shown(),
             PreviewRule::Computed => json!("computed"),
         });
         let fields = [

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign_core::config::PREVIEW_SUFFIX;
 use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength, check_unblocked};
 use countersign_core::envelope::Envelope;
 use countersign_core::gate::{Draft, DryRun, Redemption, Refused, token_digest};
@@ -24,7 +25,7 @@ use crate::cards::{self, Again, Cards};
 use crate::escape;
 use crate::law::Law;
 use crate::trace;
-use crate::upstreams::{Errand, UpstreamFault};
+use crate::upstreams::{Errand, UpstreamFault, command};
 
 /// How long a host may take to answer an elicitation before the other rails go on alone.
 pub(super) const HOST_PATIENCE: Duration = Duration::from_secs(30);
@@ -295,14 +296,25 @@ impl Conduct<'_> {
         let mut talk = self.talk(upstream.as_ref(), None);
         // A dry run asks nobody and tells no progress: its answer is only a preview.
         (talk.relay, talk.questions) = (None, Questions::PassThrough);
-        let doing =
-            async |onward: Option<Raw>| upstream.call(Errand::dry_run(dry, onward.as_deref()), talk).await;
-        let asked =
-            trace::sent(upstream.id().as_str(), "tools/call", Some(dry.tool.as_str()), None, doing).await;
+        let asked = match (style, self.house.runs()) {
+            (Style::Command(command), Some(runs)) => {
+                let call = (upstream.id(), dry.tool.as_str(), dry.arguments.as_str());
+                let law = self.house.law.load_full();
+                law.looks.look(command, call, runs, talk.deadline.limit()).await
+            }
+            (Style::Command(_), None) => return Err(failed("no command can be started here".to_owned())),
+            (Style::Argument { .. } | Style::Companion { .. } | Style::Computed, _) => {
+                let doing = async |onward: Option<Raw>| {
+                    upstream.call(Errand::dry_run(dry, onward.as_deref()), talk).await
+                };
+                trace::sent(upstream.id().as_str(), "tools/call", Some(dry.tool.as_str()), None, doing).await
+            }
+        };
         let result = asked.map_err(|fault| match fault {
             UpstreamFault::Rpc(error) => failed(error.message()),
             UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. } => failed(why),
         })?;
+        let by_command = matches!(style, Style::Command(_)) || dry.tool.as_str().ends_with(PREVIEW_SUFFIX);
         if raw::get(&result, "isError").is_some_and(|flag| flag.get() == "true") {
             let result = as_value(&result);
             // Our own upstreams speak our own language: what they refuse is the refusal.
@@ -312,8 +324,10 @@ impl Conduct<'_> {
             let said = |part: &str| {
                 result.pointer(&format!("/structuredContent/errors/0/{part}")).and_then(Value::as_str)
             };
-            let why = match (said("code"), said("message")) {
-                (Some(code), Some(message)) => escape::excerpt(&format!("{code}: {message}"), 300),
+            let first = result.pointer("/content/0/text").and_then(Value::as_str).filter(|_| by_command);
+            let why = match (said("code"), said("message"), first) {
+                (Some(code), Some(message), _) => escape::excerpt(&format!("{code}: {message}"), 300),
+                (_, _, Some(first)) => escape::excerpt(first, 300),
                 _ => "the upstream answered with an error".to_owned(),
             };
             return Err(failed(why).with("result", result));
@@ -322,7 +336,12 @@ impl Conduct<'_> {
         let (source, decisive) = match style {
             Style::Companion { digest, .. } => {
                 let told = upstream.decisive(dry.tool.as_str(), &result).filter(|_| digest.is_empty());
-                (PreviewSource::Companion, told.unwrap_or_else(|| decisive(&result, digest)))
+                let source = if by_command { PreviewSource::Command } else { PreviewSource::Companion };
+                (source, told.unwrap_or_else(|| decisive(&result, digest)))
+            }
+            Style::Command(command) => {
+                let told = command::without(&command.ignore, &result);
+                (PreviewSource::Command, told.unwrap_or_else(|| decisive(&result, &[])))
             }
             Style::Argument { .. } | Style::Computed => (PreviewSource::Argument, decisive(&result, &[])),
         };

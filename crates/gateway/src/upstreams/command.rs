@@ -3,15 +3,14 @@
 
 mod fill;
 pub(crate) mod listing;
+mod look;
 mod result;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use countersign_core::config::{
-    Argv, CommandTool, EXPLAIN_SUFFIX, PREVIEW_SUFFIX, Pair, Running, Template, Word,
-};
+use countersign_core::config::{Argv, CommandTool, EXPLAIN_SUFFIX, PREVIEW_SUFFIX, Pair, Running, Template};
 use countersign_core::envelope::Envelope;
 use countersign_core::ids::UpstreamId;
 use countersign_core::refusal::Refusal;
@@ -23,7 +22,10 @@ use countersign_wire::upstream::Later;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use self::fill::Given;
+pub use self::look::Looks;
+pub(crate) use self::look::without;
+
+use self::fill::{Given, templates};
 use self::result::Reading;
 use super::environment::{self, Variable};
 use super::recent::Recent;
@@ -185,10 +187,7 @@ fn ready(tool: &CommandTool, settings: &Settings<'_>) -> Result<Ready, String> {
     };
     let env = settings.env.iter().chain(&tool.env).map(|(_, value)| value);
     let lines = std::iter::once(&tool.run).chain(&tool.preview).chain(&tool.explain).flatten();
-    let words = lines.flat_map(|word| match word {
-        Word::One(template) => std::slice::from_ref(template),
-        Word::Group(templates) => templates,
-    });
+    let words = lines.flat_map(templates);
     Ok(Ready {
         mask: Arc::new(Mask::of(env.chain(words).chain(&tool.stdin))),
         definition: listing::definition(tool),
@@ -208,7 +207,7 @@ impl Ready {
             args: words.map(Into::into).collect(),
             env: self.env.clone(),
             cwd: self.cwd.clone(),
-            stdin: given.stdin()?,
+            stdin: given.stdin(self.tool.stdin.as_ref())?,
         })
     }
 
@@ -247,14 +246,7 @@ impl Upstream for CommandUpstream {
 
     fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
         let ready = self.named(preview.strip_suffix(PREVIEW_SUFFIX)?)?;
-        let ignored = &ready.tool.preview_ignore;
-        if ignored.is_empty() {
-            return None;
-        }
-        let counts = |line: &&str| !ignored.iter().any(|text| line.contains(text.as_str()));
-        let blocks = result.get("content")?.as_array()?.iter();
-        let kept = blocks.filter_map(|block| block.get("text")?.as_str());
-        Some(kept.map(|text| Value::from_iter(text.lines().filter(counts))).collect())
+        look::without(&ready.tool.preview_ignore, result)
     }
 
     fn request<'a>(

@@ -194,6 +194,10 @@ fn rules() {
             "previews",
             "[[rules]]\nmatch = \"a:*\"\npreview = true\n[[rules]]\nmatch = \"a:*\"\npreview = { argument = \"dry_run\" }\n[[rules]]\nmatch = \"a:*\"\npreview = { arg = \"dry\", preview = 1, apply = 1 }\n[[rules]]\nmatch = \"a:*\"\npreview = { tool = \"plan\", digests = [\"x\"] }\n",
         ),
+        (
+            "commands that preview",
+            "[[rules]]\nmatch = \"a:*\"\npreview = \"git diff\"\n[[rules]]\nmatch = \"a:*\"\npreview = []\n[[rules]]\nmatch = \"a:*\"\npreview = [\"{what}\"]\n[[rules]]\nmatch = \"a:*\"\npreview = { run = \"git diff\" }\n[[rules]]\nmatch = \"a:*\"\npreview = { run = [\"git\"], ignored = [\"x\"], ok_exit = [300] }\n[[rules]]\nmatch = \"a:*\"\npreview = [\"git\", [\"diff\"], \"${envy:X}\"]\n",
+        ),
     ];
     insta::assert_snapshot!(said(&cases));
 }

@@ -12,7 +12,7 @@ use countersign_core::ids::Secret;
 use countersign_core::intent::Strictness;
 use countersign_core::mode::Mode;
 use countersign_core::role::Role;
-use countersign_core::rules::{PreviewRule, Unlisted};
+use countersign_core::rules::{PreviewRule, Rule, Unlisted};
 use serde_json::json;
 
 use super::{good, show};
@@ -173,9 +173,15 @@ fn every_form_of_a_rule() {
         [[rules]]
         match = "a:*"
         preview = { arg = "mode", preview = "check", apply = "run" }
+        [[rules]]
+        match = "a:*"
+        preview = ["git", "-C", "{path}", "diff", ["--stat={width}"], "{{path}}"]
+        [[rules]]
+        match = "a:*"
+        preview = { run = ["plan"], ignore = ["took"], cwd = "/srv", env = { A = "${env:A}" }, ok_exit = [0, 2] }
         "#,
     );
-    let [first, second, third, fourth] = config.rules.rules() else { panic!() };
+    let [first, second, third, fourth, fifth, sixth] = config.rules.rules() else { panic!() };
     assert_eq!(first.globs, ["a:*", "b:{x,y}"]);
     assert_eq!(
         (first.effect, first.confirm, first.strength),
@@ -199,6 +205,16 @@ fn every_form_of_a_rule() {
     );
     assert_eq!(third.preview, Some(PreviewRule::Computed));
     assert_eq!(fourth.preview, argument("mode", json!("check"), json!("run")));
+    let shown = |rule: &Rule| match &rule.preview {
+        Some(PreviewRule::Command(command)) => command.shown(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(shown(fifth), json!({"run": ["git", "-C", "{path}", "diff", ["--stat={width}"], "{path}"]}));
+    let whole = json!({"run": ["plan"], "ignore": ["took"], "cwd": "/srv", "env": ["A"], "ok_exit": [0, 2]});
+    assert_eq!(shown(sixth), whole);
+    // What it names is looked up with everything else.
+    let unfound = config.settle(&|_| Err("nothing".to_owned())).unwrap_err();
+    assert!(unfound[0].message.contains("${env:A}"), "{unfound:?}");
 }
 
 #[test]

@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::asked::invalid;
 
-/// A tool and the values of one call, checked.
+/// The values of one call, checked.
 pub(super) struct Given<'t> {
-    tool: &'t CommandTool,
+    /// Whose words they fill.
+    tool: &'t str,
     /// The texts of each input that is there; a list may have several.
     texts: Vec<(&'t str, Vec<String>)>,
 }
@@ -17,8 +18,7 @@ pub(super) struct Given<'t> {
 impl<'t> Given<'t> {
     /// Checks the values of a call. The gate has held them against the input schema already; what matters here is checked again.
     pub(super) fn read(tool: &'t CommandTool, arguments: &str) -> Result<Self, Refusal> {
-        let given: Map<String, Value> =
-            serde_json::from_str(arguments).map_err(|_| invalid("arguments", "must be an object"))?;
+        let given = object(arguments)?;
         if let Some(stranger) =
             given.keys().find(|name| !tool.inputs.iter().any(|known| known.name == **name))
         {
@@ -34,7 +34,54 @@ impl<'t> Given<'t> {
             };
             texts.push((input.name.as_str(), all?));
         }
-        Ok(Self { tool, texts })
+        Ok(Self { tool: tool.name.as_str(), texts })
+    }
+
+    /// The values a command that looks needs of a call to any tool. What it can't do without has to be there, and a word that a value
+    /// begins must not look like a flag.
+    pub(super) fn of_call(tool: &'t str, argv: &'t Argv, arguments: &str) -> Result<Self, Refusal> {
+        let given = object(arguments)?;
+        let mut texts: Vec<(&str, Vec<String>)> = Vec::new();
+        for name in argv.iter().flat_map(templates).flat_map(Template::inputs) {
+            let all: Vec<String> = match given.get(name) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Array(items)) => items.iter().map(plain).collect(),
+                Some(single) => vec![plain(single)],
+            };
+            if all.iter().any(|text| text.contains('\0')) {
+                return Err(invalid(name, "must not hold a NUL character"));
+            }
+            texts.push((name, all));
+        }
+        let given = Self { tool, texts };
+        let mut behind_flags = false;
+        for word in argv {
+            let is_there = |template: &Template| template.inputs().all(|name| !given.of(name).is_empty());
+            if matches!(word, Word::Group(group) if !group.iter().all(is_there)) {
+                continue;
+            }
+            for template in templates(word) {
+                given.check_word(template, behind_flags)?;
+                behind_flags |= template.pieces() == [Piece::Literal("--".to_owned())];
+            }
+        }
+        Ok(given)
+    }
+
+    fn check_word(&self, template: &Template, behind_flags: bool) -> Result<(), Refusal> {
+        for name in template.inputs() {
+            match (self.of(name), template.pieces().len()) {
+                ([], _) => return Err(invalid(name, "is not given, and the preview needs it")),
+                ([_, _, ..], 2..) => return Err(invalid(name, "is a list, and fills whole words only")),
+                ([_, ..], _) => {}
+            }
+        }
+        if let Some(Piece::Input(name)) = template.pieces().first().filter(|_| !behind_flags)
+            && self.of(name).iter().any(|text| text.starts_with('-'))
+        {
+            return Err(invalid(name, "must not start with `-`: it could be taken for a flag"));
+        }
+        Ok(())
     }
 
     fn of(&self, name: &str) -> &[String] {
@@ -59,7 +106,7 @@ impl<'t> Given<'t> {
             }
         }
         match words.iter().find(|word| word.contains('\0')) {
-            Some(_) => Err(invalid(self.tool.name.as_str(), "has a word with a NUL in its configuration")),
+            Some(_) => Err(invalid(self.tool, "has a word with a NUL in its configuration")),
             None => Ok(words),
         }
     }
@@ -73,8 +120,8 @@ impl<'t> Given<'t> {
     }
 
     /// What the command reads; a list is one item a line.
-    pub(super) fn stdin(&self) -> Result<Option<Vec<u8>>, Refusal> {
-        let text = self.tool.stdin.as_ref().map(|template| self.text(template, "\n")).transpose()?;
+    pub(super) fn stdin(&self, template: Option<&Template>) -> Result<Option<Vec<u8>>, Refusal> {
+        let text = template.map(|template| self.text(template, "\n")).transpose()?;
         Ok(text.map(String::into_bytes))
     }
 
@@ -87,7 +134,7 @@ impl<'t> Given<'t> {
                 Piece::Input(name) => text.push_str(&self.of(name).join(between)),
                 // Looked up before an upstream is built; one that is left is a mistake, and nothing runs with it.
                 Piece::Reference(..) => {
-                    return Err(invalid(self.tool.name.as_str(), "has a word that was not looked up"));
+                    return Err(invalid(self.tool, "has a word that was not looked up"));
                 }
             }
         }
@@ -95,18 +142,36 @@ impl<'t> Given<'t> {
     }
 }
 
+/// The texts of a word.
+pub(super) fn templates(word: &Word) -> &[Template] {
+    match word {
+        Word::One(template) => std::slice::from_ref(template),
+        Word::Group(templates) => templates,
+    }
+}
+
+fn object(arguments: &str) -> Result<Map<String, Value>, Refusal> {
+    serde_json::from_str(arguments).map_err(|_| invalid("arguments", "must be an object"))
+}
+
+/// A value as the text it is to a command.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
+    }
+}
+
 /// A value as an argument.
 fn text(input: &Input, value: &Value) -> Result<String, Refusal> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => match number.as_f64() {
-            // 2.0 is a whole number in JSON, and `2` to a command.
-            Some(float) if number.is_f64() && input.kind == InputType::Integer && float.fract() == 0.0 => {
-                format!("{float:.0}")
-            }
-            Some(_) | None => number.to_string(),
-        },
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    let text = match value.as_f64() {
+        // 2.0 is a whole number in JSON, and `2` to a command.
+        Some(float) if value.is_f64() && input.kind == InputType::Integer && float.fract() == 0.0 => {
+            format!("{float:.0}")
+        }
+        Some(_) | None => plain(value),
     };
     if text.contains('\0') {
         return Err(invalid(&input.name, "must not hold a NUL character"));
