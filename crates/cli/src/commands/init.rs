@@ -14,7 +14,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use countersign_core::ids::Secret;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use serde_json::{Value, json};
 use toml_edit::{DocumentMut, Item, Table as Toml};
