@@ -148,14 +148,19 @@ def claude(scene, program):
         fail(f"Claude Code got no echo: {Model.results}\n{ran.stdout}\n{ran.stderr}")
     witness(scene, before, "Claude Code")
     before = len(scene.rows())
-    Model.tool, Model.results = "mcp__countersign__call_tool_destructive", []
-    ran = scene.run(program, "-p", "go", "--output-format", "json", env=env)
+    Model.tool = "mcp__countersign__call_tool_destructive"
+    # Also where every permission is bypassed: a rule that asks comes first. (It wants to hear that nothing can be broken here.)
+    for mode in ("default", "bypassPermissions"):
+        Model.results = []
+        ran = scene.run(
+            program, "-p", "go", "--permission-mode", mode, "--output-format", "json", env=dict(env, IS_SANDBOX="1")
+        )
+        if not any(result.get("is_error") and "permission" in json.dumps(result) for result in Model.results):
+            fail(f"Claude Code does not ask before a destructive call ({mode}): {Model.results}\n{ran.stdout}\n{ran.stderr}")
     server.shutdown()
-    if not any(result.get("is_error") and "permission" in json.dumps(result) for result in Model.results):
-        fail(f"Claude Code does not ask before a destructive call: {Model.results}\n{ran.stdout}\n{ran.stderr}")
     if len(scene.rows()) != before:
         fail(f"a call nobody allowed came through: {scene.rows()[0]}")
-    say("Claude Code looks without asking, and asks before what destroys")
+    say("Claude Code looks without asking, and asks before what destroys, also where permissions are bypassed")
 
 
 def codex(scene, program):

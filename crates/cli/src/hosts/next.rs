@@ -23,9 +23,10 @@ pub(crate) fn next_step(host: Host, scope: Scope) -> &'static str {
         (Host::Copilot, Scope::Project) => {
             "start it in this folder and trust the folder: until then the file is not read"
         }
-        (Host::Gemini, Scope::User) => "restart it; /mcp lists `countersign`",
+        // In a folder it does not trust it starts no server at all, whoever named it.
+        (Host::Gemini, Scope::User) => "restart it in a folder it trusts; /mcp lists `countersign`",
         (Host::Gemini, Scope::Project) => {
-            "start it in this folder and trust the folder; /mcp lists `countersign`"
+            "start it in this folder and trust the folder: until then no server is started"
         }
         (Host::Antigravity, _) => "open Manage MCP Servers and press Refresh",
         (Host::Windsurf, _) => "press the refresh button of its MCP servers",

@@ -3,6 +3,7 @@
 
 mod claude;
 mod codex;
+mod gemini;
 mod others;
 
 use std::fs;
@@ -56,6 +57,7 @@ pub(crate) fn settings(ground: &Ground) -> Vec<Setting> {
     let mut found = Vec::new();
     claude::look(ground, &mut found);
     codex::look(ground, &mut found);
+    gemini::look(ground, &mut found);
     others::look(ground, &mut found);
     found
 }

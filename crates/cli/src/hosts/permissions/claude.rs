@@ -54,17 +54,18 @@ fn rules(value: &Value, stricter: &[&str], mine: &dyn Fn(&str) -> String, page: 
             ),
         );
     }
-    match value.pointer("/permissions/defaultMode").and_then(Value::as_str) {
+    // What has a rule of its own is asked in these modes too.
+    let open = !loose(&[NAME_ALL], stricter, covers).is_empty();
+    match value.pointer("/permissions/defaultMode").and_then(Value::as_str).filter(|_| open) {
         Some("bypassPermissions") => page.say(
             Harm::Answers,
             "permissions.defaultMode is `bypassPermissions`",
-            mine("set it to `default`"),
+            mine("set it to `default`, or let our tools ask all the same: countersign init --permissions"),
         ),
-        // What has a rule of its own is asked in this mode too.
-        Some("auto") if !loose(&[NAME_ALL], stricter, covers).is_empty() => page.say(
+        Some("auto") => page.say(
             Harm::Judges,
             "permissions.defaultMode is `auto`",
-            mine("put our call tools under `permissions.ask`: countersign init --permissions"),
+            mine("set it to `default`, or let our tools ask all the same: countersign init --permissions"),
         ),
         Some(_) | None => {}
     }

@@ -1,29 +1,25 @@
-//! Cursor, VS Code, Copilot CLI, Gemini CLI, Antigravity, Devin, Zed: a few settings each.
+//! Cursor, VS Code, Copilot CLI, Antigravity, Devin, Zed: a few settings each.
 
-use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde_json::Value;
-use toml_edit::Item;
 
-use super::super::rules::tool_names;
 use super::super::{Ground, Host, NAME};
-use super::{DESTRUCTIVE, Harm, Page, Setting, covers, json, loose, texts, toml};
+use super::{DESTRUCTIVE, Harm, Page, Setting, covers, json, loose, texts};
 
 pub(super) fn look(ground: &Ground, found: &mut Vec<Setting>) {
     cursor(ground, found);
     code(ground, found);
     copilot(ground, found);
-    gemini(ground, found);
     antigravity(ground, found);
     devin(ground, found);
     zed(ground, found);
 }
 
 /// Goes through those of these files that are there.
-fn each(
+pub(super) fn each(
     host: Host,
-    files: impl IntoIterator<Item = std::path::PathBuf>,
+    files: impl IntoIterator<Item = PathBuf>,
     found: &mut Vec<Setting>,
     look: impl Fn(&Value, &mut Page<'_>),
 ) {
@@ -65,10 +61,31 @@ fn code(ground: &Ground, found: &mut Vec<Setting>) {
     });
 }
 
-/// What was answered with "and don't ask again".
 fn copilot(ground: &Ground, found: &mut Vec<Setting>) {
-    let path = ground.copilot.join("permissions-config.json");
-    each(Host::Copilot, [path], found, |value, page| {
+    let project = ground.project.join(".github").join("copilot");
+    let files = [
+        ground.copilot.join("settings.json"),
+        project.join("settings.json"),
+        project.join("settings.local.json"),
+    ];
+    each(Host::Copilot, files, found, |value, page| {
+        match value.get("defaultPermissionMode").and_then(Value::as_str) {
+            Some("allow-all") => {
+                page.say(Harm::Answers, "defaultPermissionMode is `allow-all`", "set it to `manual`");
+            }
+            Some("assisted") => {
+                page.say(Harm::Judges, "defaultPermissionMode is `assisted`", "set it to `manual`");
+            }
+            Some(_) | None => {}
+        }
+        if texts(value, "/disabledMcpServers").contains(&NAME) {
+            let setting = format!("disabledMcpServers has `{NAME}`");
+            page.say(Harm::ShutsOut, setting, format!("copilot mcp enable {NAME}"));
+        }
+    });
+    // What was answered with "and don't ask again".
+    let answered = ground.copilot.join("permissions-config.json");
+    each(Host::Copilot, [answered], found, |value, page| {
         let locations = value.get("locations").and_then(Value::as_object);
         for (location, inside) in locations.into_iter().flatten() {
             let approvals = inside.get("tool_approvals").and_then(Value::as_array);
@@ -83,53 +100,6 @@ fn copilot(ground: &Ground, found: &mut Vec<Setting>) {
             }
         }
     });
-}
-
-fn gemini(ground: &Ground, found: &mut Vec<Setting>) {
-    let folders = [&ground.home, &ground.project].map(|one| one.join(".gemini"));
-    for folder in &folders {
-        each(Host::Gemini, [folder.join("settings.json")], found, |value, page| {
-            if value.pointer(&format!("/mcpServers/{NAME}/trust")) == Some(&Value::Bool(true)) {
-                page.say(Harm::Answers, format!("mcpServers.{NAME}.trust is true"), "remove `trust`");
-            }
-            let only = value.pointer("/mcp/allowed").is_some_and(Value::is_array);
-            if only && !texts(value, "/mcp/allowed").contains(&NAME) {
-                let setting = format!("mcp.allowed does not have `{NAME}`");
-                page.say(Harm::ShutsOut, setting, format!("add `{NAME}` to it"));
-            }
-            if texts(value, "/mcp/excluded").contains(&NAME) {
-                let setting = format!("mcp.excluded has `{NAME}`");
-                page.say(Harm::ShutsOut, setting, "take it out of the list");
-            }
-        });
-        let policies = fs::read_dir(folder.join("policies")).into_iter().flatten().filter_map(Result::ok);
-        for path in policies.map(|entry| entry.path()) {
-            if path.extension().is_some_and(|one| one == "toml") {
-                policy(&path, found);
-            }
-        }
-    }
-}
-
-fn policy(path: &Path, found: &mut Vec<Setting>) {
-    let Some(policy) = toml(path) else { return };
-    let rules = policy.get("rule").and_then(Item::as_array_of_tables);
-    for rule in rules.into_iter().flatten() {
-        let text = |key: &str| rule.get(key).and_then(Item::as_str);
-        let tools = tool_names(rule.get("toolName"));
-        let server = text("mcpName").is_some_and(|name| name == NAME || name == "*");
-        // Every tool where none is named.
-        let all = tools.is_empty() || tools.iter().any(|tool| tool == "*");
-        let which = tools.iter().map(String::as_str).find(|tool| DESTRUCTIVE.contains(tool));
-        let which = which.or(all.then_some("*")).filter(|_| server && text("decision") == Some("allow"));
-        if let Some(tool) = which {
-            Page { host: Host::Gemini, path, found: &mut *found }.say(
-                Harm::Answers,
-                format!("a rule allows `{tool}` of `{NAME}`"),
-                "write `toolName = \"call_tool_read\"`, or `decision = \"ask_user\"`",
-            );
-        }
-    }
 }
 
 fn antigravity(ground: &Ground, found: &mut Vec<Setting>) {

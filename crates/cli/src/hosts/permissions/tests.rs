@@ -164,26 +164,20 @@ fn what_a_person_may_have_written() {
         let text = format!("{{\"chat.permissions.default\": \"{value}\"}}");
         check(&[("~/.config/Code/User/settings.json", &text)], if bad { &expect } else { &[] });
     }
+    for (text, harm, setting) in [
+        (r#"{"defaultPermissionMode":"allow-all"}"#, Harm::Answers, "defaultPermissionMode is `allow-all`"),
+        (r#"{"defaultPermissionMode":"assisted"}"#, Harm::Judges, "defaultPermissionMode is `assisted`"),
+        (r#"{"disabledMcpServers":["countersign"]}"#, Harm::ShutsOut, "disabledMcpServers has `countersign`"),
+    ] {
+        check(&[("~/.copilot/settings.json", text)], &[(harm, setting)]);
+        check(&[("project/.github/copilot/settings.local.json", text)], &[(harm, setting)]);
+    }
     check(
         &[(
             "~/.copilot/permissions-config.json",
             r#"{"locations":{"/w":{"tool_approvals":[{"kind":"mcp","serverName":"countersign","toolName":null},{"kind":"mcp","serverName":"countersign","toolName":"call_tool_read"},{"kind":"mcp","serverName":"gh","toolName":null}]}}}"#,
         )],
         &[(Harm::Answers, "locations.\"/w\".tool_approvals has every tool of `countersign`")],
-    );
-    check(
-        &[
-            ("~/.gemini/settings.json", r#"{"mcp":{"allowed":["github"],"excluded":["countersign"]}}"#),
-            (
-                "~/.gemini/policies/mine.toml",
-                "[[rule]]\nmcpName = \"countersign\"\ntoolName = [\"get_run\", \"run_plan\"]\ndecision = \"allow\"\n[[rule]]\nmcpName = \"countersign\"\ntoolName = [\"get_run\"]\ndecision = \"allow\"\n",
-            ),
-        ],
-        &[
-            (Harm::ShutsOut, "mcp.allowed does not have `countersign`"),
-            (Harm::ShutsOut, "mcp.excluded has `countersign`"),
-            (Harm::Answers, "a rule allows `run_plan` of `countersign`"),
-        ],
     );
     check(
         &[(
@@ -203,4 +197,48 @@ fn what_a_person_may_have_written() {
         &[("~/.config/zed/settings.json", r#"{"agent":{"tool_permissions":{"default":"allow"}}}"#)],
         &[(Harm::Answers, "agent.tool_permissions.default is `allow`")],
     );
+}
+
+#[test]
+fn gemini_policies_by_their_priority() {
+    check(
+        &[
+            ("~/.gemini/settings.json", r#"{"mcp":{"allowed":["github"],"excluded":["countersign"]}}"#),
+            ("~/.gemini/mcp-server-enablement.json", r#"{"countersign":{"enabled":false}}"#),
+        ],
+        &[
+            (Harm::ShutsOut, "mcp.allowed does not have `countersign`"),
+            (Harm::ShutsOut, "mcp.excluded has `countersign`"),
+            (Harm::ShutsOut, "countersign.enabled is false"),
+        ],
+    );
+    let destructive = "a rule allows `call_tool_destructive` of `countersign`";
+    let plan = "a rule allows `run_plan` of `countersign`";
+    let ask = "[[rule]]\nmcpName = \"countersign\"\ntoolName = [\"call_tool_destructive\", \"run_plan\"]\ndecision = \"ask_user\"\npriority = 100\n";
+    for (rule, expect) in [
+        ("mcpName = \"countersign\"\ntoolName = [\"get_run\", \"run_plan\"]", Some(plan)),
+        ("mcpName = \"countersign\"\ntoolName = [\"get_run\"]", None),
+        ("mcpName = \"countersign\"", Some(destructive)),
+        ("mcpName = \"*\"\ntoolName = \"run_plan\"", Some(plan)),
+        ("mcpName = \"github\"", None),
+        ("toolName = \"mcp_*\"", Some(destructive)),
+        ("toolName = \"mcp_countersign_*\"", Some(destructive)),
+        ("toolName = \"mcp_*_run_plan\"", Some(plan)),
+        ("toolName = \"mcp_github_*\"", None),
+        ("toolName = \"run_shell_command\"\ncommandPrefix = \"git\"", None),
+        ("toolName = \"*\"\nmodes = [\"yolo\"]", None),
+        ("toolName = \"*\"\nmodes = [\"default\"]", Some(destructive)),
+    ] {
+        let mine = format!("[[rule]]\n{rule}\ndecision = \"allow\"\npriority = 50\n");
+        let expect: Vec<(Harm, &str)> = expect.into_iter().map(|text| (Harm::Answers, text)).collect();
+        check(&[("~/.gemini/policies/mine.toml", &mine)], &expect);
+        // A stricter rule of higher priority holds; one of lower priority, or of a project, does not.
+        check(&[("~/.gemini/policies/mine.toml", &mine), ("~/.gemini/policies/ask.toml", ask)], &[]);
+        check(
+            &[("~/.gemini/policies/mine.toml", &mine), ("project/.gemini/policies/ask.toml", ask)],
+            &expect,
+        );
+        let low = ask.replace("100", "10");
+        check(&[("~/.gemini/policies/mine.toml", &mine), ("~/.gemini/policies/ask.toml", &low)], &expect);
+    }
 }
