@@ -1,16 +1,44 @@
-//! The guide, run: every `sh` block of every page, in order, in an empty home; files a page shows are the files its commands use.
+//! The guide and the README, run: every `sh` block of every page, in order, in an empty home; files a page shows are the files its
+//! commands use. A block that is not run here says where it is, or why it can't be; commands inside sentences must exist.
 
+use std::collections::BTreeSet;
 use std::env::join_paths;
 use std::fs;
-use std::path::Path;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
+use serde_json::json;
+
+use crate::serve::collector::Collector;
+use crate::serve::replicas::Schema;
 use crate::world::{World, binary};
+
+/// What stands for the collector and the database of whoever reads the guide.
+const COLLECTOR: &str = "http://127.0.0.1:4318";
+const POSTGRES: &str = "postgres://countersign@db.internal/countersign";
+
+/// Blocks that no test can run.
+const NOT_RUN: [(&str, &str); 2] =
+    [("desk.md", "it makes an account, as root"), ("quick-start.md", "it builds for minutes")];
 
 /// A block of a page: its language, its text, and the comment right before it.
 struct Block<'p> {
     language: &'p str,
     text: &'p str,
     note: Option<&'p str>,
+}
+
+impl Block<'_> {
+    /// What a comment before the block says under a name.
+    fn noted(&self, name: &str) -> Option<&str> {
+        self.note?.strip_prefix(name)?.strip_prefix(": ")
+    }
 }
 
 fn blocks(page: &str) -> Vec<Block<'_>> {
@@ -20,41 +48,266 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
         let (language, body) = after.split_once('\n').unwrap();
         let (text, behind) =
             body.split_once("```").unwrap_or_else(|| panic!("a block is not closed: {body}"));
-        let note = before.trim_end().lines().last().filter(|line| line.starts_with("<!--"));
+        let last = before.trim_end().lines().last().unwrap_or_default();
+        let note = last.strip_prefix("<!-- ").and_then(|note| note.strip_suffix(" -->"));
         found.push(Block { language, text, note });
         rest = behind;
     }
     found
 }
 
-#[test]
-fn every_command_of_the_guide_works() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
-    let mut pages: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    pages.retain(|path| path.extension().is_some_and(|end| end == "md"));
-    pages.sort();
-    assert!(pages.len() > 5);
-    let mut ran = 0;
-    for path in &pages {
-        let page = fs::read_to_string(path).unwrap();
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Name and text of every page.
+fn pages() -> Vec<(String, String)> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(root().join("docs/guide")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "md"));
+    paths.sort();
+    paths.push(root().join("README.md"));
+    assert!(paths.len() > 15);
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.starts_with(root().join("docs")) { name.to_owned() } else { format!("../{name}") }
+    };
+    paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Where one page is followed: a world, what goes on in it, and what its addresses stand for here.
+struct Stage {
+    world: World,
+    stays: Vec<Child>,
+    means: Vec<(&'static str, String)>,
+    collector: Option<Collector>,
+    _schema: Option<Schema>,
+}
+
+impl Stage {
+    /// None where the page needs a database and there is none.
+    fn new(page: &str) -> Option<Self> {
         let world = World::new();
-        for block in blocks(&page) {
-            let file = block.note.and_then(|note| note.strip_prefix("<!-- file: ")?.strip_suffix(" -->"));
-            if let Some(name) = file {
-                world.write(name, block.text);
-            } else if block.language == "sh" {
-                let folders = [binary().parent().unwrap(), "/usr/bin".as_ref(), "/bin".as_ref()];
-                let mut shell = world.command("sh");
-                let output = shell
-                    .args(["-ec", block.text])
-                    .env("PATH", join_paths(folders).unwrap())
-                    .output()
-                    .unwrap();
-                let transcript = world.transcript(block.text, output);
-                assert_eq!(transcript.code, Some(0), "{}: {transcript}", path.display());
-                ran += 1;
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let mut means = vec![("127.0.0.1:7878", free()), ("127.0.0.1:7879", free())];
+        let collector = page.contains(COLLECTOR).then(Collector::open);
+        means.extend(collector.as_ref().map(|collector| (COLLECTOR, collector.url.clone())));
+        let schema = if page.contains(POSTGRES) { Some(Schema::new()?) } else { None };
+        means.extend(schema.as_ref().map(|schema| (POSTGRES, schema.url())));
+        // Whoever follows a page has a clone, and a browser.
+        means.push(("cargo run --release -- ", "countersign ".to_owned()));
+        world.write(
+            "examples/first/countersign.toml",
+            &fs::read_to_string(root().join("examples/first/countersign.toml")).unwrap(),
+        );
+        world.write("../home/bin/xdg-open", "#!/bin/sh\necho \"$1\" >>\"$HOME/opened\"\n");
+        fs::set_permissions(world.home().join("bin/xdg-open"), fs::Permissions::from_mode(0o755)).unwrap();
+        // And, where servers are brought over, a host with a server.
+        let home = world.home();
+        std::os::unix::fs::symlink(binary(), home.join("bin/echo-server")).unwrap();
+        if page.contains("countersign init --yes") {
+            let server = json!({"command": home.join("bin/echo-server"), "args": ["bench-echo"]});
+            world.write("../home/.claude.json", &json!({"mcpServers": {"echo": server}}).to_string());
+        }
+        Some(Self { world, stays: Vec::new(), means, collector, _schema: schema })
+    }
+
+    fn here(&self, text: &str) -> String {
+        self.means.iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))
+    }
+
+    fn shell(&self, script: &str) -> Command {
+        let own = self.world.home().join("bin");
+        let folders = [binary().parent().unwrap(), &own, "/usr/bin".as_ref(), "/bin".as_ref()];
+        let mut shell = self.world.command("sh");
+        shell.args(["-ec", script]).env("PATH", join_paths(folders).unwrap());
+        shell
+    }
+
+    fn run(&self, name: &str, script: &str) {
+        let script = self.here(script);
+        let output = self.shell(&script).output().unwrap();
+        let transcript = self.world.transcript(&script, output);
+        assert_eq!(transcript.code, Some(0), "{name}: {transcript}");
+    }
+
+    /// Starts what goes on until the page ends, each line in a terminal of its own, and waits until it serves.
+    fn start(&mut self, name: &str, script: &str) {
+        for line in self.here(script).lines() {
+            let mut shell = self.shell(&format!("exec env {line}"));
+            let mut child =
+                shell.stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+            let told = BufReader::new(child.stderr.take().unwrap());
+            self.stays.push(child);
+            let (tell, hear) = mpsc::channel();
+            std::thread::spawn(move || {
+                for line in told.lines().map_while(Result::ok) {
+                    let _ = tell.send(line);
+                }
+            });
+            let mut said = String::new();
+            while !said.contains("listening on ") {
+                match hear.recv_timeout(Duration::from_secs(60)) {
+                    Ok(more) => said.push_str(&format!("{more}\n")),
+                    Err(_) => panic!("{name}: `{line}` does not serve: {said}"),
+                }
             }
         }
     }
-    assert!(ran >= 8, "only {ran} blocks were run");
+
+    /// The page is read to its end.
+    fn end(&mut self, name: &str) {
+        for child in &mut self.stays {
+            assert_eq!(child.try_wait().unwrap(), None, "{name}: what should go on has ended");
+        }
+        self.stop();
+        // What is exported last is exported before the gateway ends.
+        if let Some(collector) = self.collector.as_ref().filter(|_| cfg!(feature = "otlp")) {
+            let all = [collector.exports("/v1/traces"), collector.exports("/v1/metrics")];
+            assert!(all.iter().all(|exports| !exports.is_empty()), "{name}: traces and metrics did not come");
+        }
+    }
+
+    fn stop(&mut self) {
+        for child in &mut self.stays {
+            let group = format!("-{}", child.id());
+            Command::new("kill").args(["-TERM", "--", &group]).status().unwrap();
+            child.wait().unwrap();
+        }
+        self.stays.clear();
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs what is to be run of a page and says how many blocks that were.
+fn follow(name: &str, page: &str, all: &[(String, String)]) -> usize {
+    let Some(mut stage) = Stage::new(page) else {
+        // Without a PostgreSQL its page is left out, as its suite is.
+        return 0;
+    };
+    let mut ran = 0;
+    for block in blocks(page) {
+        if let Some(file) = block.noted("file") {
+            stage.world.write(file, &stage.here(block.text));
+        } else if let Some(file) = block.noted("run by") {
+            assert!(root().join(file).exists(), "{name}: there is no {file}");
+        } else if let Some(why) = block.noted("not run") {
+            assert!(NOT_RUN.contains(&(name, why)), "{name}: {why}");
+            assert!(page.replace('\n', " ").contains(why), "{name} does not say that {why}");
+        } else if block.language == "sh" {
+            if let Some(other) = block.noted("as after") {
+                let (_, text) = all.iter().find(|(name, _)| name == other).unwrap();
+                let files = blocks(text)
+                    .into_iter()
+                    .filter_map(|block| Some((block.noted("file")?.to_owned(), block.text)));
+                for (file, text) in files {
+                    stage.world.write(&file, &stage.here(text));
+                }
+            }
+            match block.note {
+                Some("stays") => stage.start(name, block.text),
+                _ => stage.run(name, block.text),
+            }
+            ran += 1;
+        }
+    }
+    stage.end(name);
+    ran
+}
+
+#[test]
+fn every_command_of_the_guide_works() {
+    let all = pages();
+    let ran: usize = all.iter().map(|(name, page)| follow(name, page, &all)).sum();
+    assert!(ran >= 25, "only {ran} blocks were run");
+}
+
+/// What is no command is no shell's; what is not run says so.
+#[test]
+fn every_block_of_the_guide_is_of_a_known_kind() {
+    let mut used = BTreeSet::new();
+    for (name, page) in pages() {
+        for block in blocks(&page) {
+            match block.language {
+                "toml" | "json" | "yaml" | "python" | "text" => {}
+                "sh" => {}
+                "console" => {
+                    let said = block.noted("run by").or(block.noted("not run"));
+                    assert!(said.is_some(), "{name} does not say why this is not run:\n{}", block.text);
+                }
+                other => panic!("{name} has a block of the kind `{other}`:\n{}", block.text),
+            }
+            used.extend(block.noted("not run").map(|why| (name.clone(), why.to_owned())));
+        }
+    }
+    let known: BTreeSet<_> =
+        NOT_RUN.iter().map(|(name, why)| ((*name).to_owned(), (*why).to_owned())).collect();
+    assert_eq!(used, known);
+}
+
+/// Configurations the guide shows can be read, whole or in parts.
+#[test]
+fn every_configuration_of_the_guide_is_one() {
+    let mut read = 0;
+    for (name, page) in pages() {
+        for block in blocks(&page) {
+            if block.language != "toml" || block.noted("file").is_some_and(|file| file == "rooms.toml") {
+                continue;
+            }
+            let world = World::new();
+            world.write("countersign.toml", block.text);
+            let checked = world.run(&["policy", "check"]);
+            assert_eq!(checked.code, Some(0), "{name}: {checked}");
+            read += 1;
+        }
+    }
+    assert!(read >= 15, "only {read} configurations were read");
+}
+
+/// `countersign …` inside a sentence or a table: the command and its flags exist.
+#[test]
+fn every_command_named_in_a_sentence_exists() {
+    let world = World::new();
+    let mut checked = BTreeSet::new();
+    for (name, page) in pages() {
+        let prose: String = page.split("\n```").step_by(2).collect();
+        for span in prose.split('`').skip(1).step_by(2).filter(|span| span.starts_with("countersign ")) {
+            let words = words(span);
+            if !checked.insert(words.clone()) {
+                continue;
+            }
+            let args: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+            let help = world.run(&args);
+            assert_eq!(help.code, Some(0), "{name}: `{span}`: {help}");
+        }
+    }
+    assert!(checked.len() > 30, "only {}", checked.len());
+}
+
+/// The words of a command line after the program's name, as far as they say what to do: quotes hold together, what follows `--` or
+/// stands for more is left out.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut quote) = (String::new(), None);
+    for letter in line.chars().chain([' ']) {
+        match quote {
+            Some(open) if letter == open => quote = None,
+            None if letter == '"' || letter == '\'' => quote = Some(letter),
+            None if letter.is_whitespace() => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()))
+            }
+            _ => word.push(letter),
+        }
+    }
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.truncate(end);
+    // `…` after a flag is some value, anywhere else some more words.
+    let is_value = |at: usize| at > 0 && words.get(at - 1).is_some_and(|before| before.starts_with("--"));
+    let said = words.iter().enumerate().skip(1).filter(|(at, word)| !word.contains('…') || is_value(*at));
+    said.map(|(_, word)| word.clone()).collect()
 }

@@ -3,6 +3,7 @@
 
 mod client;
 mod closed;
+pub(crate) mod collector;
 mod desk;
 mod doctor;
 mod ecosystem;
@@ -21,7 +22,7 @@ mod page;
 mod people;
 mod races;
 mod reload;
-mod replicas;
+pub(crate) mod replicas;
 mod runs;
 mod scene;
 mod self_approval;

@@ -15,13 +15,13 @@ use super::scene::Scene;
 use crate::ledger::wait;
 
 /// A schema of its own in the PostgreSQL that the environment names, gone at the end of the test.
-struct Schema {
+pub(crate) struct Schema {
     server: String,
     name: String,
 }
 
 impl Schema {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let server = std::env::var("COUNTERSIGN_TEST_POSTGRES").ok()?;
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("r_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -30,7 +30,7 @@ impl Schema {
         Some(schema)
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let join = if self.server.contains('?') { '&' } else { '?' };
         format!("{}{join}options=-c%20search_path%3D{}", self.server, self.name)
     }

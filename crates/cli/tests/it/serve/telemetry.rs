@@ -1,9 +1,7 @@
 //! OpenTelemetry as a collector meets it: spans and metrics over OTLP, decoded with the published schema; what is in them and what
 //! never is; a collector that is gone or says nothing; one trace over two gateways.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -17,6 +15,7 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message as _;
 
 use super::client::{Client, Host, Reply, Way};
+use super::collector::Collector;
 use super::scene::Scene;
 use crate::world::World;
 
@@ -30,36 +29,7 @@ fn said() -> String {
     format!(r#""traceparent":"00-{TRACE}-{CLIENT}-01","tracestate":"vendor=1""#)
 }
 
-/// One export as it came.
-#[derive(Clone)]
-struct Export {
-    path: String,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-/// A collector on this machine: takes what it gets.
-#[derive(Clone)]
-struct Collector {
-    url: String,
-    got: Arc<Mutex<Vec<Export>>>,
-}
-
 impl Collector {
-    fn open() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let collector =
-            Self { url: format!("http://{}", listener.local_addr().unwrap()), got: Arc::default() };
-        let got = Arc::clone(&collector.got);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let got = Arc::clone(&got);
-                std::thread::spawn(move || while take(stream.as_ref().unwrap(), &got).is_some() {});
-            }
-        });
-        collector
-    }
-
     /// A world whose programs export here, soon.
     fn world(&self, more: &[(&'static str, &str)]) -> World {
         let mut world = World::new();
@@ -68,10 +38,6 @@ impl Collector {
         world.set("OTEL_METRIC_EXPORT_INTERVAL", "200".to_owned());
         more.iter().for_each(|(name, value)| world.set(name, (*value).to_owned()));
         world
-    }
-
-    fn exports(&self, path: &str) -> Vec<Export> {
-        self.got.lock().unwrap().iter().filter(|export| export.path == path).cloned().collect()
     }
 
     fn spans(&self) -> Vec<Span> {
@@ -104,29 +70,6 @@ impl Collector {
         let holds = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
         self.got.lock().unwrap().iter().any(|export| holds(&export.body))
     }
-}
-
-/// One request of a connection; none when it is over.
-fn take(stream: &TcpStream, got: &Mutex<Vec<Export>>) -> Option<()> {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-        headers.push((name.to_ascii_lowercase(), value.to_owned()));
-    }
-    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    got.lock().unwrap().push(Export { path, headers, body });
-    let mut stream = stream;
-    stream
-        .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n")
-        .ok()
 }
 
 fn hex(bytes: &[u8]) -> String {
