@@ -13,6 +13,8 @@ pub(crate) struct Answer {
     pub(crate) text: String,
     /// For programs, in the envelope.
     pub(crate) data: Map<String, Value>,
+    /// The same, as JSON text that keeps every digit.
+    pub(crate) verbatim: Vec<(String, String)>,
     /// For both.
     pub(crate) warnings: Vec<String>,
 }
@@ -27,6 +29,13 @@ impl Answer {
     #[must_use]
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.data.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The same answer with one more piece of data, as the JSON text it came in.
+    #[must_use]
+    pub(crate) fn with_text(mut self, name: &str, text: impl Into<String>) -> Self {
+        self.verbatim.push((name.to_owned(), text.into()));
         self
     }
 }

@@ -4,6 +4,7 @@
 mod diagnostic;
 mod progress;
 mod safe;
+mod spread;
 mod style;
 mod table;
 mod time;
@@ -14,9 +15,11 @@ use anstream::{AutoStream, ColorChoice};
 use countersign_core::envelope::Envelope;
 use serde_json::{Map, Value, json};
 
-pub(crate) use diagnostic::{counts, diagnostic, plural};
+pub(crate) use countersign_core::words::plural;
+pub(crate) use diagnostic::{counts, diagnostic};
 pub(crate) use progress::Progress;
-pub(crate) use safe::visible;
+pub(crate) use safe::{shell_word, visible};
+use spread::spread;
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
 pub(crate) use table::{Column, Table};
 pub(crate) use time::{Zone, exact, shown, span};
@@ -147,7 +150,7 @@ fn exit_of(outcome: &Outcome) -> Exit {
 /// The one envelope of a command.
 pub(crate) fn envelope(path: &str, outcome: Outcome) -> Envelope {
     match outcome {
-        Ok(answer) => Envelope::ok(path, answer.data).warn(answer.warnings),
+        Ok(answer) => with_texts(Envelope::ok(path, answer.data).warn(answer.warnings), answer.verbatim),
         Err(Trouble::Refused(refused)) => {
             let Refused { mut refusal, data, warnings, next, .. } = *refused;
             if let Some(next) = next {
@@ -170,9 +173,13 @@ pub(crate) fn envelope(path: &str, outcome: Outcome) -> Envelope {
             let envelope = Envelope::fault(path, "E_TOOL_FAILED", message, Some(details));
             let mut envelope = envelope.warn(answer.warnings);
             envelope.data = answer.data;
-            envelope
+            with_texts(envelope, answer.verbatim)
         }
     }
+}
+
+fn with_texts(envelope: Envelope, texts: Vec<(String, String)>) -> Envelope {
+    texts.into_iter().fold(envelope, |envelope, (name, text)| envelope.with_text(&name, text))
 }
 
 fn details(reason_code: &str, next_action: &str, hint: Option<String>) -> Value {
@@ -187,9 +194,9 @@ fn details(reason_code: &str, next_action: &str, hint: Option<String>) -> Value 
 
 fn print_envelope(voice: Voice, envelope: &Envelope) -> io::Result<()> {
     // Readable on a terminal, one line in a pipe.
-    let value = envelope.to_value();
-    let text = if io::stdout().is_terminal() { format!("{value:#}\n") } else { format!("{value}\n") };
-    voice.give(&text)
+    let text = envelope.to_text();
+    let text = if io::stdout().is_terminal() { spread(&text) } else { text };
+    voice.give(&format!("{text}\n"))
 }
 
 fn print_text(voice: Voice, outcome: Outcome) -> io::Result<()> {

@@ -3,12 +3,14 @@
 //! What it decides where the standards leave room is written on [`parse`].
 
 mod decimal;
+mod digits;
 mod fault;
 mod parser;
 
 use serde_json::Value;
 
 pub(crate) use decimal::print as print_double;
+pub use digits::read_to_show;
 pub use fault::{StrictError, StrictFault};
 
 /// Deeper limits than this are read as this: a value that deep is freed by recursion, which needs stack.

@@ -2,7 +2,7 @@
 // whatever else there is as values. Shows all of it, in the order it came.
 import { bundle, h } from "./dom.js";
 import * as diff from "./diff.js";
-import { hiddenBadge, line, prose } from "./safe.js";
+import { fold, hiddenBadge, line, prose } from "./safe.js";
 import { isNested, parse, same, value } from "./value.js";
 
 const OLD = ["old", "before", "from", "current", "old_value", "previous"];
@@ -144,18 +144,31 @@ function holdsForm(of) {
 export function result(of) {
   if (!isNested(of) || Array.isArray(of) || !Array.isArray(of.content)) return h("div", { class: "result" }, shape(of));
   const rest = Object.fromEntries(Object.entries(of).filter(([name, member]) => name !== "content" && !(name === "isError" && member === false)));
+  const people = of.content.length > 0 && of.content.every(isForPeople);
   const blocks = of.content.map((block) => {
     if (block?.type !== "text" || typeof block.text !== "string") return value(block);
     if (rest.structuredContent !== undefined && isSame(block.text, rest.structuredContent)) return null;
-    const more = Object.fromEntries(Object.entries(block).filter(([name]) => name !== "type" && name !== "text"));
+    const more = Object.fromEntries(Object.entries(block).filter(([name]) => name !== "type" && name !== "text" && !(people && name === "annotations")));
     return bundle(text(block.text), Object.keys(more).length > 0 ? value(more) : null);
   });
   const { structuredContent, isError, ...other } = rest;
   return h("div", { class: "result" },
     isError === true ? h("p", { class: "badge bad" }, "the tool says this is an error") : null,
     blocks,
-    structuredContent === undefined ? null : shape(structuredContent),
+    structuredContent === undefined ? null : people ? forPrograms(structuredContent) : shape(structuredContent),
     Object.keys(other).length > 0 ? value(other) : null);
+}
+
+/** Whether a block is meant for people and not for models: then the structure beside it is for programs. */
+function isForPeople(block) {
+  const audience = block?.annotations?.audience;
+  return Array.isArray(audience) && audience.length === 1 && audience[0] === "user";
+}
+
+/** Folded, but what it warns of. */
+function forPrograms(of) {
+  const warned = isNested(of) && isWarnings("warnings", of.warnings) ? warnings(of.warnings) : null;
+  return bundle(warned, fold(() => h("p", { class: "about" }, "What it says to programs is folded."), () => value(of), "it says to programs"));
 }
 
 function isSame(said, structured) {

@@ -54,9 +54,13 @@ impl Native for Pack {
             };
             let value = answer.envelope.to_value();
             // A person who decides reads the list and the difference; a program reads the envelope.
-            let texts = if answer.texts.is_empty() { vec![format!("{value:#}")] } else { answer.texts };
-            let content: Vec<Value> =
-                texts.into_iter().map(|text| json!({"type": "text", "text": text})).collect();
+            let content: Vec<Value> = if answer.texts.is_empty() {
+                vec![json!({"type": "text", "text": format!("{value:#}")})]
+            } else {
+                let for_people =
+                    |text| json!({"type": "text", "text": text, "annotations": {"audience": ["user"]}});
+                answer.texts.into_iter().map(for_people).collect()
+            };
             Ok(json!({"content": content, "structuredContent": value, "isError": !answer.envelope.ok}))
         })
     }

@@ -18,12 +18,6 @@ pub(crate) fn coloured(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", colour(&visible(line)))).collect()
 }
 
-/// Whether a text is a unified difference.
-pub(crate) fn is_unified(text: &str) -> bool {
-    let lines = || text.lines();
-    lines().any(|line| line.starts_with("@@ ")) && lines().any(|line| line.starts_with("+++ "))
-}
-
 /// One line of a difference.
 pub(crate) fn colour(line: &str) -> String {
     if line.starts_with("+++ ") || line.starts_with("--- ") || line.starts_with("diff ") {
@@ -53,6 +47,5 @@ mod tests {
             plain(unified(("accepted", "one\ntwo\n"), ("now", "one\ntw\u{200b}o\n"))),
             "--- accepted\n+++ now\n@@ -1,2 +1,2 @@\n one\n-two\n+tw\\u{200b}o\n"
         );
-        assert!(is_unified("--- a\n+++ b\n@@ -1 +1 @@\n") && !is_unified("- a list\n+ of things"));
     }
 }

@@ -357,3 +357,53 @@ fn a_run_that_a_call_began_is_seen_to_its_end() {
     assert_eq!(begun.code, Some(0), "{begun}");
     assert_eq!(world.read("done.txt"), "seen\n", "{begun}");
 }
+
+/// What an upstream counts may be longer than any double: shown and told with every digit, in previews, results and plans.
+#[test]
+fn a_number_keeps_its_digits_however_long_it_is() {
+    const LONG: &str = "123456789012345678901234567890";
+    let world = World::new();
+    let tool = |name: &str, more: &str| {
+        format!(
+            "[[upstreams.bank.tools]]\nname = \"{name}\"\ndescription = \"x\"\nrun = [\"cat\", \"n.json\"]\nparse = \"json\"\n{more}\n"
+        )
+    };
+    let config = [
+        "[gateway]\nmode = \"execute\"\n[upstreams.bank]\n",
+        &tool("balance", "effect = \"read\""),
+        &tool("pay", "preview = [\"cat\", \"n.json\"]"),
+    ]
+    .concat();
+    world.write("countersign.toml", &config).write("n.json", &format!("{{\"n\": {LONG}, \"far\": 1e400}}"));
+    let named = |transcript: &Transcript| {
+        assert_eq!(transcript.code, Some(0), "{transcript}");
+        let told = [LONG, "1e400"].iter().all(|number| transcript.stdout.contains(number));
+        assert!(
+            told && !transcript.stdout.contains("e+") && !transcript.stdout.contains("e29"),
+            "{transcript}"
+        );
+    };
+    named(&call(&world, &["tool-read", "--tool-name=bank:balance"]));
+    named(&call(&world, &["tool-read", "--tool-name=bank:balance", "--json"]));
+    named(&call(&world, &["tool-write", "--tool-name=bank:pay", "--mode", "plan"]));
+    named(&call(&world, &["tool-write", "--tool-name=bank:pay", "--mode", "plan", "--json"]));
+    named(&call(&world, &["tool-write", "--tool-name=bank:pay", "--yes", "--json"]));
+    let plans = world.run(&["plans", "list", "--all", "--json"]);
+    named(&plans);
+    let (_, id) = plans.stdout.split_once("\"plan_id\":\"").unwrap();
+    let id = id.split('"').next().unwrap();
+    named(&world.run(&["plans", "show", id]));
+    let whole = world.run(&["plans", "show", id, "--json"]);
+    named(&whole);
+    assert!(whole.stdout.contains(&format!("\"n\": {LONG}")), "as it came: {whole}");
+    // A preview that differs only where a double would not see it is another preview.
+    let digest = || {
+        let told =
+            call(&world, &["tool-write", "--tool-name=bank:pay", "--mode", "plan", "--json"]).envelope();
+        told["data"]["preview"]["digest"].as_str().unwrap().to_owned()
+    };
+    let before = digest();
+    assert_eq!(before, digest());
+    world.write("n.json", &format!("{{\"n\": {}1, \"far\": 1e400}}", &LONG[..29]));
+    assert_ne!(before, digest());
+}

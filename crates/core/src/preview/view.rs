@@ -5,9 +5,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::plan::{Plan, Preview, PreviewSource};
+use crate::strict_json;
 
 /// What starts a warning that forbids going on.
 const BLOCK: &str = "BLOCK:";
+
+/// Stands for a text that was shown already.
+const ABOVE: &str = "(shown above)";
 
 /// Where an answer may keep what it says, below its top.
 const INSIDE: [&str; 6] = ["data", "preview", "plan", "result", "response", "state"];
@@ -90,6 +94,9 @@ pub struct View {
     /// Whatever else it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rest: Option<Value>,
+    /// What it says to programs, where it has texts that are meant for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_programs: Option<Value>,
 }
 
 impl View {
@@ -118,12 +125,12 @@ impl View {
     /// A tool result's: `content` and `structuredContent`, or anything an upstream may answer.
     pub fn of_result(result: &Value) -> Self {
         let mut view = Self::default();
-        let (mut texts, others) = texts_of(result);
+        let Content { mut texts, others, is_for_people } = Content::of(result);
         let structure = result.get("structuredContent").filter(|structure| structure.is_object());
         // A text that is the structure once more, or the structure itself, is not shown twice.
         let mut body = structure.cloned();
-        texts.retain(|text| match serde_json::from_str::<Value>(text) {
-            Ok(parsed @ Value::Object(_)) => match &body {
+        texts.retain(|text| match strict_json::read_to_show(text) {
+            Some(parsed @ Value::Object(_)) => match &body {
                 Some(body) => *body != parsed,
                 None => {
                     body = Some(parsed);
@@ -141,12 +148,17 @@ impl View {
         if let Some(body) = body {
             view.take_body(body);
         }
-        if !others.is_empty() {
-            view.rest = Some(match view.rest.take() {
-                Some(rest) => serde_json::json!([rest, others]),
-                None => Value::Array(others),
-            });
+        let shown: Vec<&String> = view.texts.iter().chain(&view.diffs).collect();
+        if let Some(rest) = &mut view.rest {
+            leave_out(rest, &shown);
         }
+        if is_for_people {
+            view.for_programs = view.rest.take();
+        }
+        let more = Some(beside(result)).filter(|more| !more.is_empty()).map(Value::Object);
+        let others = Some(others).filter(|others| !others.is_empty()).map(Value::Array);
+        let mut rest: Vec<Value> = [view.rest.take(), others, more].into_iter().flatten().collect();
+        view.rest = if rest.len() > 1 { Some(Value::Array(rest)) } else { rest.pop() };
         view
     }
 
@@ -163,7 +175,14 @@ impl View {
                 self.blocks.push(block.trim().to_owned());
             }
         }
-        if is_diff { self.diffs.push(text) } else { self.texts.push(text) }
+        if is_diff { self.take_diff(text) } else { self.texts.push(text) }
+    }
+
+    /// A difference, once: a structure often repeats that of the text.
+    fn take_diff(&mut self, diff: String) {
+        if !self.diffs.iter().any(|known| known.contains(diff.trim_end())) {
+            self.diffs.push(diff);
+        }
     }
 
     fn take_body(&mut self, body: Value) {
@@ -202,7 +221,7 @@ impl View {
             if members.get(name).and_then(Value::as_str).is_some_and(is_diff)
                 && let Some(Value::String(diff)) = members.shift_remove(name)
             {
-                self.diffs.push(diff);
+                self.take_diff(diff);
             }
         }
         if members
@@ -256,17 +275,67 @@ pub fn is_diff(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("@@ ")) && text.lines().any(|line| line.starts_with("+++ "))
 }
 
-/// The texts of a result's content, and the blocks that are no text.
-fn texts_of(result: &Value) -> (Vec<String>, Vec<Value>) {
-    let content = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let (mut texts, mut others) = (Vec::new(), Vec::new());
-    for block in content {
-        match block.get("text").and_then(Value::as_str) {
-            Some(text) => texts.push(text.to_owned()),
-            None => others.push(block.clone()),
+/// The content of a result.
+struct Content {
+    texts: Vec<String>,
+    /// Blocks that are no text, and what a text's block says besides.
+    others: Vec<Value>,
+    /// Whether all of it is meant for people and not for models (`audience`), which leaves the structure to programs.
+    is_for_people: bool,
+}
+
+impl Content {
+    fn of(result: &Value) -> Self {
+        let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let is_for_people = |block: &Value| {
+            let audience = block.pointer("/annotations/audience").and_then(Value::as_array);
+            audience.is_some_and(|audience| audience.iter().eq(["user"]))
+        };
+        let (mut texts, mut others) = (Vec::new(), Vec::new());
+        for block in blocks {
+            let Some(text) = block.get("text").and_then(Value::as_str) else {
+                others.push(block.clone());
+                continue;
+            };
+            texts.push(text.to_owned());
+            let mut more = block.as_object().cloned().unwrap_or_default();
+            more.retain(|name, _| !["type", "text", "annotations", "_meta"].contains(&name.as_str()));
+            if !more.is_empty() {
+                others.push(Value::Object(more));
+            }
         }
+        let is_for_people = !blocks.is_empty() && blocks.iter().all(is_for_people);
+        Self { texts, others, is_for_people }
     }
-    (texts, others)
+}
+
+/// What stands in a result beside its content and its structure. `_meta` is for programs, by the protocol.
+fn beside(result: &Value) -> Map<String, Value> {
+    let Some(members) = result.as_object().filter(|members| members.contains_key("content")) else {
+        return Map::new();
+    };
+    let said = |name: &str, value: &Value| match name {
+        "content" | "_meta" | "isError" => true,
+        "structuredContent" => value.is_object() || value.is_null(),
+        _ => false,
+    };
+    let beside = members.iter().filter(|(name, value)| !said(name, value));
+    beside.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Texts of several lines that were shown word for word are named, not shown again.
+fn leave_out(rest: &mut Value, shown: &[&String]) {
+    match rest {
+        Value::String(text) => {
+            let body = text.trim_end();
+            if body.contains('\n') && shown.iter().any(|whole| whole.contains(body)) {
+                *text = ABOVE.to_owned();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| leave_out(item, shown)),
+        Value::Object(members) => members.values_mut().for_each(|member| leave_out(member, shown)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn take_string(members: &mut Map<String, Value>, names: &[&str]) -> Option<String> {
@@ -415,7 +484,43 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_that_stands_in_text_and_structure_is_shown_once() {
+        let diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n";
+        let text = format!("--- a/w\n+++ b/w\n@@ -1 +1 @@\n-a\n+b\n{diff}");
+        let content = json!([{"type": "text", "text": text}]);
+        let structure = json!({"diff": diff, "files": [{"path": "x", "patch": diff.trim_end(), "lines": 2}]});
+        let view = View::of_result(&json!({"content": content, "structuredContent": structure}));
+        assert_eq!(view.diffs, [text]);
+        let rest = json!({"files": [{"path": "x", "patch": ABOVE, "lines": 2}]});
+        assert_eq!(view.rest, Some(rest), "the rest is shown whole");
+        let other = json!({"files": [{"patch": "one\ntwo"}]});
+        let view = View::of_result(&json!({"content": content, "structuredContent": other}));
+        assert_eq!(view.rest, Some(other), "another text stays");
+    }
+
+    #[test]
+    fn a_structure_beside_texts_for_people_is_for_programs() {
+        let block =
+            |audience: Value| json!({"type": "text", "text": "+ a", "annotations": {"audience": audience}});
+        let structure = json!({"files": ["a"], "warnings": ["late"]});
+        let of = |audience: Value| {
+            View::of_result(&json!({"content": [block(audience)], "structuredContent": structure}))
+        };
+        let view = of(json!(["user"]));
+        assert_eq!((view.rest, view.for_programs), (None, Some(json!({"files": ["a"]}))));
+        assert_eq!(view.warnings, ["late"], "what warns is read wherever it stands");
+        for audience in [json!(["user", "assistant"]), json!(["assistant"]), json!([]), json!("user")] {
+            assert_eq!(of(audience).rest, Some(json!({"files": ["a"]})));
+        }
+        let mixed = json!({"content": [block(json!(["user"])), {"type": "text", "text": "b"}], "structuredContent": structure});
+        assert_eq!(View::of_result(&mixed).rest, Some(json!({"files": ["a"]})));
+    }
+
+    #[test]
     fn what_is_not_recognised_is_kept() {
+        let beside = json!({"content": [{"type": "text", "text": "a", "size": 3}], "isError": false, "colour": 1, "_meta": {}});
+        let view = View::of_result(&beside);
+        assert_eq!(view.rest, Some(json!([[{"size": 3}], {"colour": 1}])));
         let odd = json!({"actions": [{"no": "changes"}], "warnings": "late", "n": 1});
         let view = View::of_result(&json!({"structuredContent": odd}));
         assert_eq!(view.rest, Some(odd));

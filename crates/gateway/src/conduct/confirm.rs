@@ -13,6 +13,7 @@ use countersign_core::preview::Style;
 use countersign_core::record::{CallRecord, RowKind, RowStatus};
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_core::strict_json;
 use countersign_core::suggest::Moment;
 use countersign_store::{Entry, Filter, HoldRefused, Holding, Joined, NotSpendable, Row};
 use countersign_wire::raw::{self, Raw};
@@ -441,7 +442,7 @@ fn shown(preview: &Preview) -> Value {
 }
 
 fn as_value(result: &serde_json::value::RawValue) -> Value {
-    let mut value: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
+    let mut value = strict_json::read_to_show(result.get()).unwrap_or(Value::Null);
     if let Some(members) = value.as_object_mut() {
         members.remove("_meta");
     }

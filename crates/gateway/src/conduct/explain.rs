@@ -3,6 +3,7 @@
 
 use countersign_core::gate::{DryRun, Explanation, Refused};
 use countersign_core::ids::FullName;
+use countersign_core::strict_json;
 use countersign_core::suggest::Moment;
 use countersign_wire::upstream::Questions;
 use serde_json::Value;
@@ -50,7 +51,7 @@ impl Conduct<'_> {
             UpstreamFault::Rpc(error) => error.message(),
             UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. } => why,
         })?;
-        let mut result: Value = serde_json::from_str(result.get()).map_err(|_| "no answer".to_owned())?;
+        let mut result = strict_json::read_to_show(result.get()).ok_or("no answer")?;
         if result.get("isError") == Some(&Value::Bool(true)) {
             let said = result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or("it failed");
             return Err(crate::escape::excerpt(said, 200));

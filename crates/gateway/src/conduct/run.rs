@@ -11,6 +11,7 @@ use countersign_core::ids::PlanId;
 use countersign_core::record::RowStatus;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::rules::RuleName;
+use countersign_core::strict_json;
 use countersign_store::{Ended, OpenRefused, Opened, Outcome};
 use countersign_wire::fault::Sent;
 use countersign_wire::raw::{self, Raw};
@@ -176,7 +177,7 @@ impl Conduct<'_> {
         if effect == Effect::Read || Cards::of(self.ctx) == Cards::Hidden {
             return result;
         }
-        let parsed = serde_json::from_str(result.get()).unwrap_or_default();
+        let parsed = strict_json::read_to_show(result.get()).unwrap_or_default();
         let view = raw::to_raw(&cards::outcome(tool, &parsed));
         raw::set_in(&result, "_meta", "countersign/view", &view).unwrap_or(result)
     }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use countersign_core::config::Config;
 use countersign_core::intent::Variant;
 use countersign_core::refusal::{Code, Refusal};
+use countersign_core::strict_json;
 use countersign_gateway::assemble::frame_limits;
 use countersign_gateway::house::House;
 use countersign_gateway::line::Principal;
 use countersign_gateway::service::Face;
+use countersign_wire::raw;
 use countersign_wire::serve::{SealKey, ServeOptions, SessionId, StdioOptions, serve_line};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -30,8 +32,8 @@ pub(super) struct Line {
     told: bool,
 }
 
-/// A reply: a result, or a JSON-RPC error.
-pub(super) type Reply = Result<Value, Value>;
+/// A reply: a result with the text it came in, or a JSON-RPC error.
+pub(super) type Reply = Result<(Value, String), Value>;
 
 impl Line {
     /// Opens a line for this principal and says hello.
@@ -87,12 +89,14 @@ impl Line {
         self.next += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
         loop {
-            let mut message = self.receive().await?;
+            let (mut message, line) = self.receive().await?;
             match (message.get("method").and_then(Value::as_str), message.get("id")) {
                 (None, Some(of)) if *of == id => {
                     let mut take = |name: &str| message.get_mut(name).map(Value::take);
                     return Ok(match (take("result"), take("error")) {
-                        (Some(result), _) => Ok(result),
+                        (Some(result), _) => {
+                            Ok((result, raw::get_text(&line, "result").unwrap_or("null").to_owned()))
+                        }
                         (None, error) => Err(error.unwrap_or_default()),
                     });
                 }
@@ -130,13 +134,14 @@ impl Line {
         sent.map_err(|error| broken(&error.to_string()))
     }
 
-    async fn receive(&mut self) -> Result<Value, Trouble> {
+    async fn receive(&mut self) -> Result<(Value, String), Trouble> {
         let mut text = String::new();
         let read = self.reader.read_line(&mut text).await.map_err(|error| broken(&error.to_string()))?;
         if read == 0 {
             return Err(broken("the line closed"));
         }
-        serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))
+        let message = strict_json::read_to_show(&text).ok_or_else(|| broken("no JSON"))?;
+        Ok((message, text))
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::line::Reply;
 use crate::answer::{Answer, Failed, Outcome, Refused, Trouble};
 use crate::commands::plans::sheet as plan_sheet;
-use crate::output::{BOLD, DIM, Voice, paint, visible};
+use crate::output::{BOLD, DIM, Voice, paint, plural, visible};
 use crate::person::value;
 
 /// An answer, understood.
@@ -25,21 +25,21 @@ pub(super) enum Said {
     Refused(Refused),
 }
 
-/// What came back from the tool.
-pub(super) struct Ran(Value);
+/// What came back from the tool, and the text it came in.
+pub(super) struct Ran(Value, String);
 
 /// Understands a reply. What an upstream answered always carries our facts; what does not is ours.
 pub(super) fn read(reply: Reply, tool: &FullName) -> Result<Said, Trouble> {
-    let mut result = match reply {
+    let (mut result, text) = match reply {
         Ok(result) => result,
         Err(error) => return Err(rpc(&error, tool)),
     };
     if result.pointer("/_meta/countersign/ledger_id").is_some() {
-        return Ok(Said::Ran(Ran(result)));
+        return Ok(Said::Ran(Ran(result, text)));
     }
     let mut envelope = result.get_mut("structuredContent").map(Value::take).unwrap_or_default();
     let Some(Value::Object(data)) = envelope.get_mut("data").map(Value::take) else {
-        return Ok(Said::Ran(Ran(result)));
+        return Ok(Said::Ran(Ran(result, text)));
     };
     let warnings = strings(envelope.get("warnings"));
     let error = envelope.get("errors").and_then(|errors| errors.get(0));
@@ -123,7 +123,7 @@ pub(super) fn shown(data: Map<String, Value>, warnings: Vec<String>) -> Answer {
     } else {
         text.push_str(&sheet("answer", &Value::Object(data.clone())));
     }
-    Answer { text, data, warnings }
+    Answer { text, data, warnings, ..Answer::default() }
 }
 
 /// What a call would do, for people: the parts everybody asks for first, then whatever else is known. How to go on is said
@@ -173,7 +173,7 @@ fn sheet(title: &str, value: &Value) -> String {
 impl Ran {
     /// The result as a person or their pipe wants it.
     pub(super) fn answer(self, tool: &FullName, voice: Voice) -> Outcome {
-        let result = self.0;
+        let Self(result, came) = self;
         let facts = result.pointer("/_meta/countersign").cloned().unwrap_or_default();
         let failed = result.get("isError") == Some(&json!(true));
         let mut answer = Answer::text(text(&result, voice));
@@ -183,7 +183,7 @@ impl Ran {
                 answer = answer.with(name, fact.clone());
             }
         }
-        answer = answer.with("result", result);
+        answer = answer.with_text("result", came);
         if failed {
             let message = format!("`{tool}` ran and says that it failed");
             return Err(Trouble::Failed(Box::new(Failed { answer, message })));
@@ -206,7 +206,12 @@ fn text(result: &Value, voice: Voice) -> String {
                 let bytes = part("data").len() / 4 * 3;
                 text.push_str(&paint(
                     DIM,
-                    format_args!("[{} {}, {bytes} bytes]", part("type"), visible(part("mimeType"))),
+                    format_args!(
+                        "[{} {}, {}]",
+                        part("type"),
+                        visible(part("mimeType")),
+                        plural(bytes, "byte")
+                    ),
                 ));
             }
             "resource_link" => text.push_str(&paint(DIM, format_args!("[{}]", visible(part("uri"))))),

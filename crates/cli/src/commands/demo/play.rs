@@ -16,7 +16,7 @@ use super::{Person, broken};
 use crate::answer::{Answer, Outcome, Trouble};
 use crate::browser;
 use crate::commands::plans::changes;
-use crate::output::{BAD, BOLD, DIM, Format, GOOD, NAME, Voice, WARN, paint, visible};
+use crate::output::{BAD, BOLD, DIM, Format, GOOD, NAME, Voice, WARN, paint, plural, visible};
 
 /// The order everything turns on.
 const ORDER: &str = "PO-1041";
@@ -132,7 +132,7 @@ impl<'a> Play<'a> {
             json!({"preview": true}),
         )
         .await;
-        let view = View { message: None, next: Vec::new(), ..View::of_result(&shown) };
+        let view = View { message: None, target: None, next: Vec::new(), ..View::of_result(&shown) };
         for line in changes::lines(&view) {
             self.more(&line);
         }
@@ -272,7 +272,7 @@ impl<'a> Play<'a> {
         } else {
             paint(BAD, "✗ a row is not as it was written")
         };
-        self.line("ledger", &format!("{} rows, {word}", report.rows), GOOD).await;
+        self.line("ledger", &format!("{}, {word}", plural(report.rows, "row")), GOOD).await;
         let of_plan =
             page.rows.iter().rev().filter(|row| row.plan_id.as_ref().is_some_and(|id| id.as_str() == plan));
         for row in of_plan {

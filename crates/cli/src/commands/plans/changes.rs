@@ -13,6 +13,9 @@ pub(crate) fn lines(view: &View) -> Vec<String> {
     for block in &view.blocks {
         lines.push(paint(BAD, format_args!("blocked: {}", visible(block))));
     }
+    if let Some(target) = &view.target {
+        lines.push(paint(BOLD, visible(target)));
+    }
     if let Some(message) = &view.message {
         lines.extend(message.lines().map(|line| visible(line).into_owned()));
     }
@@ -22,13 +25,12 @@ pub(crate) fn lines(view: &View) -> Vec<String> {
     for action in &view.actions {
         lines.extend(action_lines(action));
     }
-    for text in view.diffs.iter().chain(&view.texts) {
-        let is_diff = view.diffs.contains(text);
-        for line in text.lines() {
-            let line = visible(line);
-            let line = if is_diff { diff::colour(&line) } else { line.into_owned() };
-            lines.push(format!("{} {line}", paint(DIM, "│")));
-        }
+    // What is said in words before how it looks line by line.
+    for line in view.texts.iter().flat_map(|text| text.lines()) {
+        lines.push(format!("{} {}", paint(DIM, "│"), visible(line)));
+    }
+    for line in view.diffs.iter().flat_map(|text| text.lines()) {
+        lines.push(format!("{} {}", paint(DIM, "│"), diff::colour(&visible(line))));
     }
     for warning in &view.warnings {
         lines.push(format!("{} {}", paint(WARN, "warning:"), visible(warning)));
@@ -38,6 +40,9 @@ pub(crate) fn lines(view: &View) -> Vec<String> {
     }
     if let Some(rest) = &view.rest {
         lines.extend(value::lines(rest));
+    }
+    if view.for_programs.is_some() {
+        lines.push(paint(DIM, "what it says to programs is not repeated here: --json shows it"));
     }
     lines
 }

@@ -7,7 +7,7 @@ use countersign_core::ids::PrincipalId;
 use countersign_core::redact::Redactor;
 use countersign_store::{PlanFilter, PlanRow, StoreUrl};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::sheet;
 use crate::answer::{Answer, Outcome};
@@ -64,14 +64,11 @@ pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
     let mut rows: Vec<PlanRow> = rows;
     rows.retain(|row| wanted.is_none_or(|wanted| sheet::state(row, now) == wanted));
     rows.truncate(usize::try_from(args.limit).unwrap_or(usize::MAX));
-    let plans: Vec<Value> = rows.iter().map(|row| sheet::json(row, &redactor, now)).collect();
-    let mut answer = Answer::text(text(&rows, &redactor, wanted, voice, now)).with("plans", plans).with(
-        "paused",
-        paused
-            .iter()
-            .map(|(who, since)| json!({"principal": who, "since": exact(*since)}))
-            .collect::<Vec<_>>(),
-    );
+    let plans: Vec<String> = rows.iter().map(|row| sheet::json_text(row, &redactor, now)).collect();
+    let resting_now = paused.iter().map(|(who, since)| json!({"principal": who, "since": exact(*since)}));
+    let mut answer = Answer::text(text(&rows, &redactor, wanted, voice, now))
+        .with_text("plans", format!("[{}]", plans.join(",")))
+        .with("paused", resting_now.collect::<Vec<_>>());
     answer.warnings = paused.iter().map(|(who, since)| resting(who, *since, voice, now)).collect();
     Ok(answer)
 }

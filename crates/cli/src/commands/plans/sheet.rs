@@ -7,15 +7,16 @@ use countersign_core::effect::Effect;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::View;
 use countersign_core::redact::Redactor;
+use countersign_core::strict_json;
 use countersign_desk::views;
 use countersign_store::PlanRow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::changes;
-use crate::output::{BAD, BOLD, DIM, GOOD, NAME, Voice, WARN, Zone, paint, shown, visible};
-use crate::person::{ask, diff, value};
+use crate::output::{BAD, BOLD, DIM, GOOD, NAME, Voice, WARN, Zone, paint, plural, shown, visible};
+use crate::person::{ask, value};
 
 /// Where a plan stands at this moment: one whose time ran out is expired, whether or not anyone has noted it.
 pub(crate) fn state(row: &PlanRow, now: Timestamp) -> PlanState {
@@ -59,7 +60,7 @@ pub(crate) fn left(until: Timestamp, now: Timestamp) -> String {
         1..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{} days", seconds / 86_400),
+        _ => plural(seconds / 86_400, "day"),
     }
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &Zone, now: Timest
 /// What an upstream answered, as it is shown in a sheet.
 pub(crate) fn result(result: &Value) -> String {
     let mut sheet = Sheet(String::new());
-    sheet.result(result);
+    sheet.view(&View::of_result(result));
     sheet.0
 }
 
@@ -153,7 +154,10 @@ fn decided(sheet: &mut Sheet, row: &PlanRow, zone: &Zone) {
         sheet.line("code", code);
     }
     if let Some(ended) = row.ended {
-        let bytes = row.result_bytes.map(|bytes| format!(", {bytes} bytes came back")).unwrap_or_default();
+        let bytes = row
+            .result_bytes
+            .map(|bytes| format!(", {} came back", plural(bytes, "byte")))
+            .unwrap_or_default();
         sheet.line("ended", &format!("{}{bytes}", shown(ended, zone)));
     }
 }
@@ -180,7 +184,7 @@ impl Sheet {
     /// A plan of several: each step as it would be shown alone.
     fn steps(&mut self, plan: &Plan, arguments: &Value, redactor: &Redactor) {
         if let Some(title) = arguments.get("title").and_then(Value::as_str) {
-            self.title(&format!("{} steps: {}", plan.steps.len(), visible(title)));
+            self.title(&format!("{}: {}", plural(plan.steps.len(), "step"), visible(title)));
         }
         if let Some(reason) = plan.preview.shown.get("reason").and_then(Value::as_str) {
             self.line("reason", &redactor.clean_text(reason));
@@ -239,50 +243,24 @@ impl Sheet {
             return;
         }
         self.title(&format!("preview, by {from}"));
-        let view = View::of(preview);
-        if view.actions.is_empty() && !view.is_blocked() {
-            self.result(&preview.shown);
-            return;
-        }
-        for line in changes::lines(&view) {
+        self.view(&View::of(preview));
+    }
+
+    fn view(&mut self, view: &View) {
+        for line in changes::lines(view) {
             self.0.push_str(&format!("  {line}\n"));
-        }
-    }
-
-    /// What an upstream answered: its texts, differences in colour, and whatever else it holds.
-    fn result(&mut self, result: &Value) {
-        let mut rest = result.clone();
-        if let Some(content) = result.get("content").and_then(Value::as_array) {
-            let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
-            let only_texts: Option<Vec<String>> = content.iter().map(text).collect();
-            if let (Some(texts), Some(members)) = (only_texts, rest.as_object_mut()) {
-                members.remove("content");
-                members.retain(|name, member| !(name == "isError" && *member == json!(false)));
-                for text in texts {
-                    self.text(&text);
-                }
-            }
-        }
-        if rest.as_object().is_none_or(|members| !members.is_empty()) {
-            for line in value::lines(&rest) {
-                self.0.push_str(&format!("  {line}\n"));
-            }
-        }
-    }
-
-    fn text(&mut self, text: &str) {
-        let is_diff = diff::is_unified(text);
-        for line in text.lines() {
-            let line = visible(line);
-            let line = if is_diff { diff::colour(&line) } else { line.into_owned() };
-            self.0.push_str(&format!("  {} {line}\n", paint(DIM, "│")));
         }
     }
 }
 
-/// The plan for programs, as REST tells it.
+/// The plan for programs, as REST tells it: what came back keeps every digit.
+pub(crate) fn json_text(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> String {
+    serde_json::to_string(&views::plan(row, redactor, now)).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// The plan as a value; what would lose a digit as text.
 pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value {
-    serde_json::to_value(views::plan(row, redactor, now)).unwrap_or_default()
+    strict_json::read_to_show(&json_text(row, redactor, now)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -299,6 +277,7 @@ mod tests {
         check(59, "59 s");
         check(252, "4 min 12 s");
         check(7_260, "2 h 1 min");
+        check(90_000, "1 day");
         check(200_000, "2 days");
     }
 }

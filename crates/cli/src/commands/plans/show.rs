@@ -35,5 +35,5 @@ pub(crate) fn run(args: &Show, url: &StoreUrl, voice: Voice) -> Outcome {
         let next = paint(BOLD, "next:");
         text.push_str(&format!("\n{next} countersign approve {id}\n   or countersign reject {id}\n"));
     }
-    Ok(Answer::text(text).with("plan", sheet::json(&row, &redactor, now)))
+    Ok(Answer::text(text).with_text("plan", sheet::json_text(&row, &redactor, now)))
 }

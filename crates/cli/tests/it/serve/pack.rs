@@ -223,6 +223,15 @@ fn without_a_rule_a_person_has_to_agree() {
     let plan = asked.data()["plan_id"].as_str().unwrap().to_owned();
     let sheet = scene.world.run(&["plans", "show", &plan]);
     assert!(sheet.stdout.contains("+be kind") && sheet.stdout.contains("Plan: 3 to create"), "{sheet}");
+    // The list and the difference are the readable form of the envelope: one of the two is shown, and the other named.
+    assert!(!sheet.stdout.contains("schema_version") && !sheet.stdout.contains("annotations"), "{sheet}");
+    assert!(
+        sheet.stdout.contains("what it says to programs is not repeated here: --json shows it"),
+        "{sheet}"
+    );
+    let whole = scene.world.run(&["plans", "show", &plan, "--json"]).envelope();
+    let envelope = &whole["data"]["plan"]["preview"]["shown"]["structuredContent"];
+    assert_eq!(envelope["data"]["summary"]["create"], 3, "{whole:#}");
     scene.approve(&plan);
     let applied = second(&mut scene, &line, "deploy_apply", &json!({}), &asked);
     assert_eq!(applied.result()["structuredContent"]["data"]["applied"], true, "{}", applied.text);

@@ -135,7 +135,7 @@
     if (view.message) boxes.push(el('p', 'say', view.message));
     if (view.error && view.error !== view.message) boxes.push(el('p', 'say failure', view.error));
     boxes.push(...view.actions.map(actionBox), ...view.diffs.map(diffBox), ...view.texts.map((one) => el('pre', '', one)));
-    const more_said = [view.next && view.next.length ? { it_suggests: view.next } : null, view.rest].filter((one) => one !== null && one !== undefined);
+    const more_said = [view.next && view.next.length ? { it_suggests: view.next } : null, view.rest, view.for_programs].filter((one) => one !== null && one !== undefined);
     if (more_said.length) {
       const more = el('details', '', el('summary', '', 'Everything else it said'), ...more_said.map((one) => el('pre', '', JSON.stringify(one, null, 2))));
       more.addEventListener('toggle', measure);
