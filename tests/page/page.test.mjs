@@ -213,7 +213,7 @@ test("what changed since the last approval of the same tool is shown", async () 
   const second = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "final" });
   await openPlan(second.plan_id);
   const since = page.locator(".since");
-  assert.match(await since.textContent(), /1 of 2 arguments differ/);
+  assert.match(await since.textContent(), /1 of 2 arguments differs/);
   assert.match(await since.locator("tbody tr").textContent(), /tag"draft"→"final"/);
   await page.locator(".arguments .mark", { hasText: "changed" }).waitFor();
   await bot.tool("cancel_plan", { plan_id: second.plan_id });

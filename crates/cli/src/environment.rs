@@ -13,6 +13,11 @@ pub(crate) fn all() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()
 }
 
+/// The words this process was started with, without its own name.
+pub(crate) fn arguments() -> Vec<String> {
+    env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// The system's folder for what need not last.
 pub(crate) fn temporary() -> PathBuf {
     env::temp_dir()

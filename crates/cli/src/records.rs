@@ -13,8 +13,9 @@ use countersign_store::{ConnectOptions, FaultKind, Store, StoreFault, StoreUrl};
 
 use crate::answer::{Refused, Trouble};
 use crate::cli::Cli;
-use crate::config_file;
+use crate::config_file::{self, ConfigFiles};
 use crate::environment;
+use crate::output::shell_word;
 
 /// What holds where nobody says otherwise.
 pub(crate) const DEFAULT: &str = "sqlite:countersign.db";
@@ -31,6 +32,10 @@ pub(crate) fn locate(named: Option<&StoreUrl>, cli: &Cli) -> Result<StoreUrl, Tr
     let Some(files) = config_file::find(&cli.config)? else {
         return parse(DEFAULT);
     };
+    configured(&files).map_err(|trouble| name_it(trouble, &files))
+}
+
+fn configured(files: &ConfigFiles) -> Result<StoreUrl, Trouble> {
     // Only the store's address is needed: a secret of an upstream that is not set here is no reason to stop.
     let config = Config { upstreams: Vec::new(), ..files.parse()? };
     let settled =
@@ -40,6 +45,51 @@ pub(crate) fn locate(named: Option<&StoreUrl>, cli: &Cli) -> Result<StoreUrl, Tr
         StoreUrl::Sqlite(path) => StoreUrl::file(files.folder.join(path)),
         other @ (StoreUrl::Memory | StoreUrl::Postgres(_)) => other,
     })
+}
+
+/// A configuration with a mistake does not say for sure where the records are, and those of another place would prove nothing: whoever
+/// wants to read them names the store. Here they are told what to type.
+fn name_it(mut trouble: Trouble, files: &ConfigFiles) -> Trouble {
+    if let Trouble::Refused(refused) = &mut trouble {
+        let words: Vec<String> = environment::arguments().iter().map(|word| shell_word(word)).collect();
+        let store = likely(files).map_or_else(|| "URL".to_owned(), |url| shell_word(&url.to_string()));
+        let read = format!("to read records all the same: countersign {} --store {store}", words.join(" "));
+        refused.next =
+            Some([refused.next.take(), Some(read)].into_iter().flatten().collect::<Vec<_>>().join("; "));
+    }
+    trouble
+}
+
+/// Where the records probably are: what `gateway.store` says as far as it can be made out, else the default's file where there is one.
+fn likely(files: &ConfigFiles) -> Option<StoreUrl> {
+    match files.sources.iter().rev().find_map(|source| written(&source.text)) {
+        Some(text) => match text.parse().ok()? {
+            StoreUrl::Sqlite(path) => Some(StoreUrl::file(files.folder.join(path))),
+            // An address may hold a secret, and memory holds no records.
+            StoreUrl::Postgres(_) | StoreUrl::Memory => None,
+        },
+        None => {
+            let file = files.folder.join("countersign.db");
+            is_sqlite(&file).then(|| StoreUrl::file(file))
+        }
+    }
+}
+
+/// The value of `gateway.store` in a text that may not even be TOML.
+fn written(text: &str) -> Option<&str> {
+    let mut table = "";
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            table = line;
+        }
+        let value = line.strip_prefix("store").and_then(|rest| rest.trim_start().strip_prefix('='));
+        if let Some(value) = value.filter(|_| table.starts_with("[gateway]")) {
+            let value = value.trim_start();
+            let quote = value.chars().next().filter(|first| ['"', '\''].contains(first))?;
+            return value.get(1..)?.split(quote).next();
+        }
+    }
+    None
 }
 
 fn parse(text: &str) -> Result<StoreUrl, Trouble> {

@@ -22,6 +22,17 @@ pub fn choices(words: &[&str]) -> String {
     }
 }
 
+/// `no rules`, `1 rule`, `2 rules`.
+pub fn plural<N: std::fmt::Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
+    if count == N::from(0) {
+        format!("no {one}s")
+    } else if count == N::from(1) {
+        format!("1 {one}")
+    } else {
+        format!("{count} {one}s")
+    }
+}
+
 /// Makes a closed vocabulary: an enum that is spelled in one place.
 #[doc(hidden)]
 #[macro_export]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::Fault;
 use crate::change::{Action, Fate, Planned};
+use crate::orders::counted;
 
 pub(crate) fn apply(connection: &mut Connection, planned: &Planned) -> Result<Value, Fault> {
     if let Some(block) = planned.blocks().next() {
@@ -39,7 +40,11 @@ pub(crate) fn apply(connection: &mut Connection, planned: &Planned) -> Result<Va
     let message = match why {
         None => format!("{}: applied", planned.message),
         Some(why) => {
-            format!("{}: {applied} of {} actions applied, then: {why}", planned.message, fates.len())
+            format!(
+                "{}: {applied} of {} applied, then: {why}",
+                planned.message,
+                counted(fates.len(), "action")
+            )
         }
     };
     let mut body = json!({

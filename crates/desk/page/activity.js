@@ -3,7 +3,7 @@ import { address, get } from "./api.js";
 import { bundle, h, put, svg } from "./dom.js";
 import { empty, field, head, select, showTrouble, state } from "./parts.js";
 import { about } from "./timeline.js";
-import { line } from "./safe.js";
+import { line, plural } from "./safe.js";
 import { at, dayOf, full, micros } from "./time.js";
 import { brief } from "./value.js";
 
@@ -77,7 +77,7 @@ function histogram(rows) {
   });
   const counts = ORDER.map((status) => [status, rows.filter((row) => row.status === status).length]).filter(([, count]) => count > 0);
   return h("figure", { class: "histogram" },
-    svg("svg", { viewBox: `0 0 ${BARS * 10} 40`, preserveAspectRatio: "none", role: "img", "aria-label": `${rows.length} rows: ${counts.map(([status, count]) => `${count} ${status}`).join(", ")}` }, drawn),
+    svg("svg", { viewBox: `0 0 ${BARS * 10} 40`, preserveAspectRatio: "none", role: "img", "aria-label": `${plural(rows.length, "row")}: ${counts.map(([status, count]) => `${count} ${status}`).join(", ")}` }, drawn),
     h("figcaption", null, full(new Date(first).toISOString()), h("span", { class: "legend" }, counts.map(([status, count]) => h("a", { href: link({ status }) }, h("span", { class: `swatch ${status}` }), `${count} ${status}`))), full(new Date(last).toISOString())));
 }
 

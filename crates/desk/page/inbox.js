@@ -4,14 +4,14 @@ import { bundle, h, put } from "./dom.js";
 import * as memory from "./memory.js";
 import { act, announce, command, effect, empty, head, notice, showTrouble, state, toolName } from "./parts.js";
 import { forget, groups, isLoaded, refresh, waiting, watch } from "./pending.js";
-import { hiddenIn, line, plain } from "./safe.js";
+import { hiddenIn, line, plain, plural } from "./safe.js";
 import { ago, left } from "./time.js";
 import { brief, compact, same } from "./value.js";
 
 /** What a plan is about, in a line: its title, or its first arguments. */
 export function summary(plan) {
   const steps = plan.steps ?? [];
-  if (steps.length > 0) return bundle(h("b", null, `${steps.length} steps`), " ", brief(plan.arguments?.title ?? "", 90));
+  if (steps.length > 0) return bundle(h("b", null, plural(steps.length, "step")), " ", brief(plan.arguments?.title ?? "", 90));
   const members = Object.entries(plan.arguments ?? {});
   if (members.length === 0) return h("span", { class: "dim" }, "no arguments");
   const shown = members.slice(0, 4).map(([name, value]) => h("span", { class: "pair" }, h("span", { class: "key" }, brief(name, 32)), " ", brief(value, 48)));

@@ -7,7 +7,7 @@ import { bundle, h, put } from "./dom.js";
 import { effect, facts, state, toolName } from "./parts.js";
 import { waiting, watch } from "./pending.js";
 import { preview, result } from "./preview.js";
-import { foldedIn, hiddenBadge, hiddenIn, line, prose, unfoldAll } from "./safe.js";
+import { foldedIn, hiddenBadge, hiddenIn, line, plural, prose, unfoldAll } from "./safe.js";
 import { timeline } from "./timeline.js";
 import { ago, full, left } from "./time.js";
 import { compact, isNested, same, spread, table, value } from "./value.js";
@@ -91,7 +91,7 @@ function sinceLast(plan) {
   };
   return h("section", { class: "since" }, h("h2", null, "Since the ", link),
     h("p", { class: "about" }, ago(last.approved_at), " by ", line(last.by), ". ",
-      different.length === 0 ? "Every argument is the same." : bundle(`${different.length} of ${names.length} arguments differ`, unchanged.length > 0 && unchanged.length <= 12 ? bundle("; the same: ", unchanged.map((name, at) => bundle(at > 0 ? ", " : "", h("code", null, line(name))))) : null, ".")),
+      different.length === 0 ? "Every argument is the same." : bundle(`${different.length} of ${plural(names.length, "argument")} ${different.length === 1 ? "differs" : "differ"}`, unchanged.length > 0 && unchanged.length <= 12 ? bundle("; the same: ", unchanged.map((name, at) => bundle(at > 0 ? ", " : "", h("code", null, line(name))))) : null, ".")),
     different.length === 0 ? null : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Since the last approval" }, h("table", { class: "changes" }, h("tbody", null, different.map(one)))));
 }
 

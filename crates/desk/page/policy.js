@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { bundle, h, put } from "./dom.js";
 import { cells, effect, empty, field, grid, head, select, showTrouble, toolName } from "./parts.js";
-import { line } from "./safe.js";
+import { line, plural } from "./safe.js";
 import { ago } from "./time.js";
 import { brief, parse, value } from "./value.js";
 
@@ -122,7 +122,7 @@ function simulate() {
       const columns = ["When", "Call", "Who", "Then", "With these rules"];
       showTrouble(troubles, null);
       put(answer, h("div", { role: "status" },
-        h("p", { class: "verdict" }, changed.length === 0 ? "No decision would change" : `${changed.length} ${changed.length === 1 ? "decision" : "decisions"} would change`, h("span", { class: "dim" }, ` of ${said.calls} calls`, said.left_out > 0 ? `; ${said.left_out} were decided by something else than rules` : "")),
+        h("p", { class: "verdict" }, changed.length === 0 ? "No decision would change" : `${plural(changed.length, "decision")} would change`, h("span", { class: "dim" }, ` of ${plural(said.calls, "call")}`, said.left_out > 0 ? `; ${said.left_out} were decided by something else than rules` : "")),
         changed.length === 0 ? null : grid("Decisions that would change", columns, changed.map((one) => cells(columns, [when(one), call(one), line(one.principal ?? ""), side(one.before), side(one.after)]))), blind(said.undecidable)));
     } catch (error) {
       if (error.code === undefined) throw error;

@@ -16,6 +16,11 @@ const NAMES = new Map([
   [0x2069, "pop directional isolate"], [0xfeff, "byte order mark"], [0x09, "tab"], [0x0a, "line end"], [0x0d, "carriage return"], [0x1b, "escape"], [0x00, "null"],
 ]);
 
+/** `no rows`, `1 row`, `2 rows`. */
+export function plural(count, one) {
+  return `${count === 0 ? "no" : count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
+}
+
 /** How long a text may be before it is folded, in characters and in lines. */
 export const LONG = 1600;
 export const MANY = 28;

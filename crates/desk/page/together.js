@@ -5,7 +5,7 @@ import { differing } from "./inbox.js";
 import { announce, effect, empty, field, head, notice, showTrouble, toolName } from "./parts.js";
 import { refresh, waiting, watch } from "./pending.js";
 import { preview } from "./preview.js";
-import { line, prose } from "./safe.js";
+import { line, plural, prose } from "./safe.js";
 import { left } from "./time.js";
 import { same, table, value } from "./value.js";
 
@@ -72,7 +72,7 @@ export async function view(shell, _, filters) {
       const answer = await post("/plans/decide", { decisions });
       const failed = answer.results.filter((one) => !one.success);
       notice(failed.length === 0 ? "good" : "bad", `${decisions.length - failed.length} decided`, failed.length > 0 ? bundle(`, ${failed.length} not: `, line(failed[0].error?.message ?? "")) : null);
-      announce(`${decisions.length - failed.length} plans decided`);
+      announce(`${plural(decisions.length - failed.length, "plan")} decided`);
       await refresh();
       if (ours().length === 0) shell.go("/");
       else draw(true);
@@ -95,7 +95,7 @@ export async function view(shell, _, filters) {
     const first = plans[0];
     const shared = { reason: plans.every((plan) => plan.intent?.reason === first.intent?.reason), preview: plans.every((plan) => same(plan.preview?.shown ?? null, first.preview?.shown ?? null)) || plans.every((plan) => plan.preview?.source === "computed") };
     put(body,
-      head(bundle(`${plans.length} plans: `, toolName(tool)), bundle("asked by ", h("b", null, line(principal)), "; each gets a decision of its own. What is not shown for each is the same for all.")),
+      head(bundle(`${plural(plans.length, "plan")}: `, toolName(tool)), bundle("asked by ", h("b", null, line(principal)), "; each gets a decision of its own. What is not shown for each is the same for all.")),
       h("p", { class: "badges" }, effect(first.effect)),
       shared.reason && first.intent?.reason ? h("figure", { class: "reason" }, h("blockquote", null, prose(first.intent.reason)), h("figcaption", null, "the agent's own words, the same for all")) : null,
       Object.keys(common).length > 0 ? h("section", null, h("h2", null, "The same for all"), table(common, "The same for all")) : null,

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use countersign_core::words::plural;
+
 /// Text of several lines: line feeds and tabs stay, everything hidden is shown.
 pub fn visible(text: &str) -> String {
     escape(text, |c| matches!(c, '\n' | '\t')).into_owned()
@@ -20,7 +22,7 @@ pub fn excerpt(text: &str, most: usize) -> String {
     let (head, rest) = text.split_at(cut);
     match rest.chars().count() {
         0 => line(head).into_owned(),
-        left => format!("{}… ({left} more characters)", line(head)),
+        left => format!("{}… ({} more)", line(head), plural(left, "character")),
     }
 }
 
@@ -150,7 +152,7 @@ mod tests {
     #[test]
     fn an_excerpt_says_what_it_leaves_out() {
         assert_eq!(excerpt("short", 10), "short");
-        assert_eq!(excerpt("äöü\nß", 3), "äöü… (2 more characters)");
-        assert_eq!(excerpt("a\u{202e}b", 2), "a\\u{202e}… (1 more characters)");
+        assert_eq!(excerpt("äöü\nß", 3), "äöü… (2 characters more)");
+        assert_eq!(excerpt("a\u{202e}b", 2), "a\\u{202e}… (1 character more)");
     }
 }

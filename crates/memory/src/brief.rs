@@ -2,6 +2,7 @@
 //! nearest first.
 
 use countersign_core::memory::{RecordKind, Scope};
+use countersign_core::words::plural;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -38,8 +39,8 @@ pub(crate) async fn brief(memory: &Memory, given: &Given<'_>, now: Timestamp) ->
         .collect();
     let all: Vec<Value> =
         rooms.all.iter().map(|room| json!({"name": room.name, "summary": room.summary})).collect();
-    let message =
-        format!("{} decisions, {} learnings, {} rooms", decisions.len(), learnings.len(), all.len());
+    let known = known(decisions.len(), learnings.len());
+    let message = format!("{known}, {}", plural(all.len(), "room"));
     Ok(Reply::said(message)
         .with("decisions", decisions)
         .with("learnings", learnings)
@@ -47,6 +48,10 @@ pub(crate) async fn brief(memory: &Memory, given: &Given<'_>, now: Timestamp) ->
         .with("rooms", all)
         .with("sessions", sessions)
         .warn(rooms.warning))
+}
+
+fn known(decisions: usize, learnings: usize) -> String {
+    format!("{}, {}", plural(decisions, "decision"), plural(learnings, "learning"))
 }
 
 /// The tool `brief_file`.
@@ -61,7 +66,7 @@ async fn of_file(memory: &Memory, path: &str, now: Timestamp) -> Outcome<Reply> 
     let room = rooms.of_file(path);
     let conflicts = memory.store.sessions_at(path, now).await?;
     let warnings: Vec<String> = conflicts.iter().map(|one| crate::session::warning(one, path)).collect();
-    let message = format!("`{path}`: {} decisions, {} learnings", decisions.len(), learnings.len());
+    let message = format!("`{path}`: {}", known(decisions.len(), learnings.len()));
     Ok(Reply::said(message)
         .with("path", path)
         .with("room", room.map(|room| json!({"name": room.name, "summary": room.summary})))

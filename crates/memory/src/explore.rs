@@ -1,6 +1,7 @@
 //! Exploring the project: rooms, files, and what is known about them. Reads only, bounded, in one order.
 
 use countersign_core::memory::{RecordKind, Scope};
+use countersign_core::words::plural;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ pub(crate) async fn explore(memory: &Memory, given: &Given<'_>) -> Outcome<Reply
     let rooms = memory.rooms();
     let found = find_files(memory, asked.clone(), limit).await?;
     let near = rooms_for(&rooms, &asked);
-    Ok(Reply::said(format!("{} rooms, {} files", near.len(), found.len()))
+    Ok(Reply::said(format!("{}, {}", plural(near.len(), "room"), plural(found.len(), "file")))
         .with("rooms", near)
         .with("files", found)
         .warn(rooms.warning.clone()))
@@ -50,14 +51,14 @@ pub(crate) async fn rooms(memory: &Memory, given: &Given<'_>) -> Outcome<Reply> 
                 })
             })
             .collect();
-        return Ok(Reply::said(format!("{} rooms", all.len())).with("rooms", all).warn(rooms.warning));
+        return Ok(Reply::said(plural(all.len(), "room")).with("rooms", all).warn(rooms.warning));
     };
     let room = rooms.named(name).ok_or_else(|| Stop::not_found("there is no room of that name"))?;
     let (decisions, learnings) = records(memory, &chain(Scope::Room, name, &rooms)).await?;
     let paths = walk(memory).await?;
     let inside: Vec<&String> = paths.iter().filter(|path| room.holds(path)).collect();
     let listed: Vec<&&String> = inside.iter().take(LISTED).collect();
-    Ok(Reply::said(format!("room {}: {} files", room.name, inside.len()))
+    Ok(Reply::said(format!("room {}: {}", room.name, plural(inside.len(), "file")))
         .with(
             "room",
             json!({
@@ -80,7 +81,7 @@ pub(crate) async fn file(memory: &Memory, given: &Given<'_>, now: Timestamp) -> 
     let rooms = memory.rooms();
     let (decisions, learnings) = records(memory, &chain(Scope::File, &path, &rooms)).await?;
     let at_work = memory.store.sessions_at(&path, now).await?;
-    Ok(Reply::said(format!("`{path}`: {} bytes", content.bytes))
+    Ok(Reply::said(format!("`{path}`: {}", plural(content.bytes, "byte")))
         .with(
             "file",
             json!({
@@ -111,7 +112,9 @@ pub(crate) async fn context(memory: &Memory, given: &Given<'_>) -> Outcome<Reply
     let kinds = [RecordKind::Decision, RecordKind::Learning];
     let known = search(&memory.store, &kinds, &[], Some(query), limit).await?;
     let known: Vec<Value> = known.iter().map(|record| view::record(record, Length::Cut(SHOWN))).collect();
-    Ok(Reply::said(format!("{} rooms, {} files, {} records", near.len(), found.len(), known.len()))
+    let [rooms_, files, records] =
+        [(near.len(), "room"), (found.len(), "file"), (known.len(), "record")].map(|(n, one)| plural(n, one));
+    Ok(Reply::said(format!("{rooms_}, {files}, {records}"))
         .with("rooms", near)
         .with("files", found)
         .with("records", known)

@@ -2,6 +2,7 @@
 
 use countersign_core::memory::{SessionOutcome, Touch};
 use countersign_core::refusal::{Code, Refusal};
+use countersign_core::words::plural;
 use countersign_store::memory::{Activity, Actor, Conflict, NewSession, NotLogged};
 use jiff::Timestamp;
 
@@ -24,7 +25,7 @@ pub(crate) async fn start(
     };
     let id = memory.store.start_session(session, &actor.principal, now).await?;
     let others = memory.store.open_sessions(now).await?.len().saturating_sub(1);
-    Ok(Reply::said(format!("session {id} started; {others} others at work"))
+    Ok(Reply::said(format!("session {id} started; {} at work", plural(others, "other")))
         .with("session_id", id)
         .with("others", others))
 }
@@ -49,7 +50,7 @@ pub(crate) async fn log(memory: &Memory, given: &Given<'_>, actor: &Actor, now: 
     let conflicts = logged.map_err(|why| not_logged(why, id))?;
     let message = match conflicts.len() {
         0 => "logged".to_owned(),
-        many => format!("logged; {many} other at work on `{target}`"),
+        some => format!("logged; {} at work on `{target}`", plural(some, "other")),
     };
     Ok(Reply::said(message)
         .with("session_id", id)

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use countersign_core::refusal::{Code, Refusal};
+use countersign_core::words::plural;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -90,7 +91,7 @@ pub fn score(place: &Place) -> Outcome<Reply> {
         .collect();
     let skipped = malformed + unsupported;
     let warnings =
-        (skipped > 0).then(|| format!("{skipped} lines of the event log can't be read and are skipped"));
+        (skipped > 0).then(|| format!("the event log: {} skipped, unreadable", plural(skipped, "line")));
     let stats = json!({"read": read, "skipped_malformed": malformed, "skipped_unsupported": unsupported});
     Ok(Reply::default()
         .with("modules", modules)

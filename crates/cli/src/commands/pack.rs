@@ -87,7 +87,7 @@ fn finish(name: Name, told: Told, voice: Voice) -> Exit {
         (Format::Text, Ok((text, reply))) => output::finish(
             voice,
             name.command,
-            Ok(Answer { text, data: reply.data, warnings: reply.warnings }),
+            Ok(Answer { text, data: reply.data, warnings: reply.warnings, ..Answer::default() }),
         ),
         (Format::Text, Err(Stop::Refused(refusal))) => {
             let next = next_line(&refusal);

@@ -28,6 +28,7 @@ use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file::{self, ConfigFiles};
 use crate::natives::Own;
+use crate::output::plural;
 use crate::telemetry::Telemetry;
 use crate::{environment, records};
 
@@ -227,10 +228,8 @@ impl Served {
         let recovered =
             store.recover(jiff::Timestamp::now()).await.map_err(|fault| records::trouble(&fault, &url))?;
         if !recovered.plans.is_empty() {
-            banner(&format!(
-                "{} plans were under way when the last gateway died: outcome unknown",
-                recovered.plans.len()
-            ));
+            let plans = plural(recovered.plans.len(), "plan");
+            banner(&format!("under way when the last gateway died, outcome unknown: {plans}"));
         }
         let openness = self.config.gateway.agent_auth;
         let mut listeners = Listeners::take(self.http, &self.config, &self.around.folder).await?;

@@ -1,6 +1,7 @@
 //! Findings about a configuration, the way compilers show them, with colours and carets that stand under what is meant.
 
 use countersign_core::config::{Diagnostic, Severity};
+use countersign_core::words::plural;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::safe::visible;
@@ -47,13 +48,4 @@ pub(crate) fn counts(found: &[Diagnostic]) -> String {
     let say = |count: usize, one: &str| (count > 0).then(|| plural(count, one));
     let both: Vec<String> = [say(errors, "error"), say(warnings, "warning")].into_iter().flatten().collect();
     both.join(", ")
-}
-
-/// `no rules`, `1 rule`, `2 rules`.
-pub(crate) fn plural(count: usize, one: &str) -> String {
-    match count {
-        0 => format!("no {one}s"),
-        1 => format!("1 {one}"),
-        more => format!("{more} {one}s"),
-    }
 }

@@ -33,6 +33,14 @@ fn is_deceptive(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// A word as a shell takes it, safe to show.
+pub(crate) fn shell_word(word: &str) -> String {
+    let word = visible(word);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@%+=".contains(letter);
+    let plain = !word.is_empty() && word.chars().all(is_plain);
+    if plain { word.into_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

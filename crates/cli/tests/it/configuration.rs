@@ -1,6 +1,7 @@
 //! Where a configuration is found, and what is said where there is none.
 
-use crate::world::{World, all};
+use crate::ledger;
+use crate::world::{World, all, binary};
 
 fn mode(mode: &str) -> String {
     format!("[gateway]\nmode = \"{mode}\"\n")
@@ -84,4 +85,67 @@ fn presets_are_no_home_of_records() {
     store("three", &["deep/b.toml", "presets/a.toml"]);
     assert!(world.work().join("deep/countersign.db").exists());
     assert!(!world.work().join("presets/countersign.db").exists());
+}
+
+/// A broken configuration stops whoever would read records, who is told the whole command that reads them all the same; it works.
+#[test]
+fn records_behind_a_broken_configuration_can_be_read_by_name() {
+    let read: [&[&str]; 8] = [
+        &["activity", "list"],
+        &["activity", "show", "ID"],
+        &["activity", "export", "--format", "csv"],
+        &["activity", "verify"],
+        &["plans", "list", "--all"],
+        &["plans", "show", "nosuch"],
+        &["grants", "list"],
+        &["token", "list", "--json"],
+    ];
+    for (name, broken, store) in [
+        ("countersign.toml", "[gateway]\nmode = \"exec\"\n", "countersign.db"),
+        ("countersign.toml", "this is not TOML\n", "countersign.db"),
+        ("deep/it's mine.toml", "[gateway]\nstore = \"sqlite:kept.db\"\nstoer = 1\n", "deep/kept.db"),
+        (
+            "deep/b.toml",
+            "[gateway]\nstore = 'sqlite:kept.db'\nmode = \n[desk]\nstore = \"no\"",
+            "deep/kept.db",
+        ),
+    ] {
+        let world = World::new();
+        world.write(name, broken);
+        let ids = ledger::write(&world.work().join(store));
+        for args in read {
+            let args: Vec<&str> =
+                args.iter().map(|word| if *word == "ID" { ids[0].as_str() } else { word }).collect();
+            let args = [&*args, &["--config", name]].concat();
+            let refused = world.run(&args);
+            assert_eq!(refused.code, Some(3), "{refused}");
+            let told = if args.contains(&"--json") {
+                refused.envelope()["errors"][0]["details"]["hint"].as_str().unwrap().to_owned()
+            } else {
+                assert_eq!(refused.stdout, "", "{refused}");
+                refused.stderr.clone()
+            };
+            let command = told.split("to read records all the same: ").nth(1).unwrap().trim();
+            let mut shell = world.command("sh");
+            let path = format!("{}:/usr/bin:/bin", binary().parent().unwrap().display());
+            let output = shell.args(["-c", command]).env("PATH", path).output().unwrap();
+            let ran = world.transcript(command, output);
+            let expect = if args.contains(&"nosuch") { 3 } else { 0 };
+            assert_eq!(ran.code, Some(expect), "{ran}");
+            assert!(!ran.stderr.contains("E_CONFIG_INVALID"), "{ran}");
+        }
+    }
+    // Where nothing can be made out, or it may hold a secret, nothing is guessed.
+    for broken in [
+        "[gateway]\nmode = 1\n",
+        "[gateway]\nstore = \"postgres://u:hunter2@db/x\"\nmode = 1\n",
+        "[gateway]\nstore = \"${env:WHERE}\"\n",
+    ] {
+        let world = World::new();
+        world.write("countersign.toml", broken);
+        let refused = world.run(&["activity", "verify"]);
+        assert_eq!(refused.code, Some(3), "{refused}");
+        assert!(refused.stderr.ends_with("countersign activity verify --store URL\n"), "{refused}");
+        assert!(!refused.stderr.contains("hunter2"), "{refused}");
+    }
 }

@@ -4,6 +4,7 @@
 use countersign_core::intent::Door;
 use countersign_core::plan::Plan;
 use countersign_core::python;
+use countersign_core::words::plural;
 use countersign_wire::raw;
 use serde_json::value::RawValue;
 
@@ -94,7 +95,7 @@ pub fn cancel(plan: &Plan) -> String {
 /// What a plan is called in a sentence, with its own determiner.
 fn described(plan: &Plan) -> String {
     if !plan.steps.is_empty() {
-        return format!("the plan of {} steps", plan.steps.len());
+        return format!("the plan of {}", plural(plan.steps.len(), "step"));
     }
     let name = plan.tool.tool.as_str();
     let (verb, rest) = name.split_once('_').unwrap_or((name, ""));

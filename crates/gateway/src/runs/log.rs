@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use countersign_core::ids::RunId;
+use countersign_core::words::plural;
 use tokio::fs::{DirBuilder, File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
@@ -100,7 +101,8 @@ impl Log {
         }
         let mut file = self.file.take()?;
         if self.lost > 0 {
-            let _ = file.write_all(format!("\n[{} bytes more were not kept]\n", self.lost).as_bytes()).await;
+            let _ =
+                file.write_all(format!("\n[{} more not kept]\n", plural(self.lost, "byte")).as_bytes()).await;
         }
         let _ = file.flush().await;
         Some(self.name)

@@ -35,7 +35,7 @@ fn faults_say_where_and_what_would_be_right() {
     check(&schema, fits, &[]);
     check(&schema, json!({}), &["`/owner` is required"]);
     check(&schema, json!({"owner": 5}), &["`/owner` must be a string"]);
-    check(&schema, json!({"owner": ""}), &["`/owner` must have at least 1 characters"]);
+    check(&schema, json!({"owner": ""}), &["`/owner` must have at least 1 character"]);
     check(&schema, json!({"owner": "secret value"}), &["`/owner` must have at most 5 characters"]);
     check(&schema, json!({"owner": "a", "count": 1.5}), &["`/count` must be a whole number"]);
     check(&schema, json!({"owner": "a", "count": 0}), &["`/count` must be at least 1"]);
@@ -63,7 +63,7 @@ fn drafts_and_missing_schemas_are_read_as_they_say() {
     );
     let draft7 = json!({"$schema": "http://json-schema.org/draft-07/schema#",
         "properties": {"a": {"items": [{"type": "string"}], "additionalItems": false}}});
-    check(&draft7, json!({"a": ["x", 1]}), &["`/a` must have at most 1 items"]);
+    check(&draft7, json!({"a": ["x", 1]}), &["`/a` must have at most 1 item"]);
     let bare = Tool::read(UpstreamId::new("u"), json!({"name": "t"}).as_object().unwrap().clone()).unwrap();
     assert_eq!(Schemas::default().usable(&bare), Ok(()));
     assert_eq!(Schemas::default().check(&bare, json!({"any": 1}).as_object().unwrap()), []);

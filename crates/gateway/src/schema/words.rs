@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use countersign_core::gate::SchemaFault;
+use countersign_core::words::plural;
 use jsonschema::JsonType;
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind as Kind};
 use serde_json::Value;
@@ -34,13 +35,18 @@ pub(super) fn tell(error: &ValidationError<'_>) -> Vec<SchemaFault> {
     vec![fault(field, why(kind))]
 }
 
+fn at_most(limit: u64, one: &str) -> String {
+    let most = if limit == 0 { "" } else { "at most " };
+    format!("must have {most}{}", plural(limit, one))
+}
+
 fn why(kind: &Kind) -> String {
     match kind {
         Kind::Type { kind } => format!("must be {}", types(kind)),
         Kind::Enum { options } => format!("must be one of {}", choices(options)),
         Kind::Constant { expected_value } => format!("must be {}", literal(expected_value)),
-        Kind::MinLength { limit } => format!("must have at least {limit} characters"),
-        Kind::MaxLength { limit } => format!("must have at most {limit} characters"),
+        Kind::MinLength { limit } => format!("must have at least {}", plural(*limit, "character")),
+        Kind::MaxLength { limit } => at_most(*limit, "character"),
         // Patterns of ours for the arguments of commands, in words a caller can act on.
         Kind::Pattern { pattern } if *pattern == NO_FLAG => {
             "must not start with `-`, where it could be taken for a flag, nor hold a NUL character".to_owned()
@@ -53,14 +59,14 @@ fn why(kind: &Kind) -> String {
         Kind::ExclusiveMinimum { limit } => format!("must be more than {}", literal(limit)),
         Kind::ExclusiveMaximum { limit } => format!("must be less than {}", literal(limit)),
         Kind::MultipleOf { multiple_of } => format!("must be a multiple of {multiple_of}"),
-        Kind::MinItems { limit } => format!("must have at least {limit} items"),
-        Kind::MaxItems { limit } => format!("must have at most {limit} items"),
-        Kind::AdditionalItems { limit } => format!("must have at most {limit} items"),
+        Kind::MinItems { limit } => format!("must have at least {}", plural(*limit, "item")),
+        Kind::MaxItems { limit } => at_most(*limit, "item"),
+        Kind::AdditionalItems { limit } => at_most(*limit as u64, "item"),
         Kind::UnevaluatedItems { .. } => "has items too many".to_owned(),
         Kind::UniqueItems => "must not hold anything twice".to_owned(),
         Kind::Contains => "does not hold an item it must".to_owned(),
-        Kind::MinProperties { limit } => format!("must have at least {limit} members"),
-        Kind::MaxProperties { limit } => format!("must have at most {limit} members"),
+        Kind::MinProperties { limit } => format!("must have at least {}", plural(*limit, "member")),
+        Kind::MaxProperties { limit } => at_most(*limit, "member"),
         Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
             "has members too many".to_owned()
         }

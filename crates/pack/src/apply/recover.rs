@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use countersign_core::words::plural;
+
 use super::{Journal, Step, finish, put, stage, undo};
 use crate::snapshot;
 use crate::stop::{Outcome, Stop, shown};
@@ -34,8 +36,9 @@ impl Recovery {
     pub fn message(&self) -> String {
         match self {
             Recovery::Finished { snapshot_id, files } => {
+                let files = plural(*files, "file");
                 format!(
-                    "an apply that had stopped halfway (snapshot {snapshot_id}) was finished: {files} files were left to write"
+                    "an apply that had stopped halfway (snapshot {snapshot_id}) was finished: {files} to write were left"
                 )
             }
             Recovery::Undone { snapshot_id, left, why } => {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use countersign_core::digest::Digest;
 use countersign_core::refusal::{Code, Refusal};
+use countersign_core::words::plural;
 use serde_json::{Map, Value, json};
 
 use super::section;
@@ -305,7 +306,8 @@ pub fn propose(
     let mut add = vec!["add", "--force", "--"];
     add.extend(folders.iter().map(String::as_str));
     git.run(&add)?;
-    let message = format!("chore(evolve): propose {layer} overlays for {} edited files", files.len());
+    let edited = plural(files.len(), "edited file");
+    let message = format!("chore(evolve): propose {layer} overlays for {edited}");
     let (committed, _, said) = git.try_run(&["commit", "--quiet", "-m", &message])?;
     let mut warnings = Vec::new();
     if committed {

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use countersign_core::words::plural;
+
 use crate::diff::{self, Lines};
 use crate::evolve::{self, Missing, Proposal};
 use crate::plan::{Op, UpdateKind};
@@ -95,7 +97,8 @@ impl Shown {
         for change in plan.changes() {
             seen.line(change.op(), &shown(&change.path), "");
         }
-        seen.list.push_str(&format!("{} files go back to {}.\n", plan.changes().len(), plan.to()));
+        let files = plural(plan.changes().len(), "file");
+        seen.list.push_str(&format!("Rollback: {files} to go back to {}.\n", plan.to()));
         for change in plan.changes() {
             seen.add(&shown(&change.path), &change.lines(system)?);
         }
@@ -118,7 +121,8 @@ impl Shown {
             seen.add(&candidate.source, &lines);
         }
         let (edits, left_out) = (found.candidates.len(), found.skipped.len());
-        seen.list.push_str(&format!("{edits} edits become overlays on a branch, {left_out} are left out.\n"));
+        let edits = plural(edits, "edit");
+        seen.list.push_str(&format!("Proposal: {edits} for overlays on a branch, {left_out} left out.\n"));
         Ok(seen)
     }
 
@@ -128,7 +132,8 @@ impl Shown {
         for file in missing {
             seen.line(Op::Create, &shown(&file.path), "");
         }
-        seen.list.push_str(&format!("{} missing files are created again.\n", missing.len()));
+        seen.list
+            .push_str(&format!("Restoration: {} to create again.\n", plural(missing.len(), "missing file")));
         let wanted = |path: &std::path::Path| missing.iter().any(|file| file.path == path);
         for change in
             survey.plan.changes.iter().filter(|change| change.op == Op::Create && wanted(&change.path))

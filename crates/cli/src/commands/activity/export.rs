@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::wanted::Wanted;
 use crate::answer::{Answer, Outcome, Trouble};
 use crate::config_file::why;
-use crate::output::{Format, Progress, Voice};
+use crate::output::{Format, Progress, Voice, plural};
 use crate::records;
 
 /// Shown under the help.
@@ -62,7 +62,10 @@ pub(crate) fn run(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
         None => pour(&store, filter, args.format, BufWriter::new(voice.data()), voice, url).await,
     })?;
     let text = match &args.out {
-        Some(path) => format!("wrote {} rows, {} bytes, to {}\n", done.rows, done.bytes, path.display()),
+        Some(path) => {
+            let (rows, bytes) = (plural(done.rows, "row"), plural(done.bytes, "byte"));
+            format!("wrote {rows}, {bytes}, to {}\n", path.display())
+        }
         None => String::new(),
     };
     let out = args.out.as_ref().map(|path| path.display().to_string());

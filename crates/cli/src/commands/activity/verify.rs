@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::config_file::read_text;
-use crate::output::{BAD, DIM, GOOD, Progress, Voice, paint, span, visible};
+use crate::output::{BAD, DIM, GOOD, Progress, Voice, paint, plural, span, visible};
 use crate::records;
 
 /// Shown under the help.
@@ -48,7 +48,12 @@ pub(crate) fn run(args: &Verify, url: &StoreUrl, voice: Voice) -> Outcome {
     drop(progress);
     let data = data(&report, head.as_ref(), took, outside.is_some());
     match &report.first_bad {
-        None => Ok(Answer { text: clean(&report, head.as_ref(), took), data, warnings: warnings(&report) }),
+        None => Ok(Answer {
+            text: clean(&report, head.as_ref(), took),
+            data,
+            warnings: warnings(&report),
+            ..Answer::default()
+        }),
         Some(bad) => {
             let (reason, what) = words(bad.why);
             let refusal = Refusal::new(Code::LedgerTampered, format!("{} {what}", place(bad)));
@@ -80,34 +85,23 @@ fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
         head.map(|row| format!("head {} #{} {}\n", row.writer, row.sequence, row.hash)).unwrap_or_default();
     let against = match report.checkpoints {
         0 => "no checkpoint to compare with".to_owned(),
-        1 => "1 checkpoint".to_owned(),
-        more => format!("{more} checkpoints"),
+        some => plural(some, "checkpoint"),
     };
     format!(
-        "{} {} of {} are as they were written\n{}\n",
+        "{} {}\n{}\n",
         paint(GOOD, "✓"),
-        rows(report.rows),
-        chains(report.writers),
+        good_rows(report),
         paint(DIM, format_args!("{head}{against}, {}", span(took)))
     )
 }
 
 fn found(report: &Report, took: Duration) -> String {
-    format!(
-        "{} {} of {} are as they were written, then one is not\n{}\n",
-        paint(BAD, "✗"),
-        rows(report.rows),
-        chains(report.writers),
-        paint(DIM, span(took))
-    )
+    format!("{} {}, then one is not\n{}\n", paint(BAD, "✗"), good_rows(report), paint(DIM, span(took)))
 }
 
-fn rows(rows: u64) -> String {
-    if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
-}
-
-fn chains(writers: u64) -> String {
-    if writers == 1 { "1 writer".to_owned() } else { format!("{writers} writers") }
+fn good_rows(report: &Report) -> String {
+    let are = if report.rows == 1 { "is as it was" } else { "are as they were" };
+    format!("{} of {} {are} written", plural(report.rows, "row"), plural(report.writers, "writer"))
 }
 
 fn place(bad: &Bad) -> String {

@@ -11,7 +11,7 @@ use countersign_pack::stop::shown;
 use countersign_pack::survey::Survey;
 use serde_json::Value;
 
-use crate::output::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint, visible};
+use crate::output::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint, plural, visible};
 
 fn sign(op: Op) -> String {
     match op {
@@ -123,9 +123,9 @@ pub(super) fn restored(back: &Return) -> String {
         text.push_str(&format!("  {} {}\n", sign(op), shown(&change.path)));
     }
     text + &format!(
-        "{} {} files go back to {}.\n",
+        "{} {} to go back to {}.\n",
         paint(BOLD, "Rollback:"),
-        back.changes().len(),
+        plural(back.changes().len(), "file"),
         visible(back.to())
     )
 }
@@ -264,7 +264,7 @@ pub(super) fn imported(reply: &Reply) -> String {
     if text.is_empty() {
         return "Nothing to import was found.\n".to_owned();
     }
-    text + &format!("\n{} {} modules, {skipped} left out.\n", paint(BOLD, said), count("create"))
+    text + &format!("\n{} {}, {skipped} left out.\n", paint(BOLD, said), plural(count("create"), "module"))
 }
 
 /// What one can go back to.

@@ -33,7 +33,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome {
     let facts = config.map(|config| facts(&config)).unwrap_or_default();
     let warned = if found.is_empty() { String::new() } else { format!("; {}", counts(&found)) };
     let text = format!("{findings}{} {names}: {facts}{warned}\n", paint(GOOD, "✓"));
-    Ok(Answer { text, data, warnings: Vec::new() })
+    Ok(Answer { text, data, ..Answer::default() })
 }
 
 /// Everything there is to say about the files, in the order of the files.

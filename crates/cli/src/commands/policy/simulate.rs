@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Simulate, cli: &Cli, voice: Voice) -> Outcome {
     if present.is_none() {
         warnings.push("there is no configuration: compared with what holds without one".to_owned());
     }
-    Ok(Answer { text: text(&done, &zone), data, warnings })
+    Ok(Answer { text: text(&done, &zone), data, warnings, ..Answer::default() })
 }
 
 /// The changes, those alike together, then what can't be told, then the count.
@@ -123,8 +123,7 @@ fn text(done: &Simulation, zone: &Zone) -> String {
     }
     let changed = match done.changes.len() {
         0 => paint(GOOD, "no decision would change").to_string(),
-        1 => paint(WARN, "1 decision would change").to_string(),
-        many => paint(WARN, format_args!("{many} decisions would change")).to_string(),
+        some => paint(WARN, format_args!("{} would change", plural(some, "decision"))).to_string(),
     };
     let calls = usize::try_from(done.replayed).unwrap_or(usize::MAX);
     text.push_str(&format!("{} replayed: {changed}", plural(calls, "call")));

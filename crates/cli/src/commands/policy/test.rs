@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
 use crate::config_file::{self, ConfigFiles};
-use crate::output::{BAD, DIM, GOOD, paint, plural, visible};
+use crate::output::{BAD, DIM, GOOD, paint, plural, shell_word, visible};
 
 /// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Test, cli: &Cli) -> Outcome {
     ]);
     if failed == 0 {
         let text = format!("{lines}\n{} passed\n", plural(passed, "test"));
-        return Ok(Answer { text, data, warnings: Vec::new() });
+        return Ok(Answer { text, data, ..Answer::default() });
     }
     let message = format!("{failed} of {} failed", plural(outcomes.len(), "test"));
     let mut refused = Refused::from(Refusal::new(Code::ConfigInvalid, message).because("tests_failed"));
@@ -86,7 +86,7 @@ fn files(args: &Test, cli: &Cli) -> Result<ConfigFiles, Trouble> {
 fn explain_line(case: &Case, cli: &Cli) -> String {
     let input = &case.input;
     let mut line = "countersign policy explain".to_owned();
-    let mut add = |option: &str, value: &str| line.push_str(&format!(" {option} {}", quoted(value)));
+    let mut add = |option: &str, value: &str| line.push_str(&format!(" {option} {}", shell_word(value)));
     for path in &cli.config {
         add("--config", &path.display().to_string());
     }
@@ -107,13 +107,6 @@ fn explain_line(case: &Case, cli: &Cli) -> String {
         add("--annotations", &serde_json::Value::from(annotations.clone()).to_string());
     }
     line
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let word = visible(word);
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@%+=".contains(letter);
-    if word.chars().all(is_plain) { word.into_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 fn lines(outcomes: &[CaseOutcome]) -> String {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use countersign_core::config::Parse;
+use countersign_core::words::plural;
 use countersign_wire::fault::Sent;
 use countersign_wire::raw::{self, Raw, within_nesting};
 use serde_json::value::RawValue;
@@ -98,7 +99,7 @@ fn text(captured: &Captured, done: &Done) -> String {
         Some(log) => format!("; the whole output is in runs/{log}"),
         None => String::new(),
     };
-    captured.text(&format!("\n[{} bytes left out{place}]\n", captured.left_out()))
+    captured.text(&format!("\n[{} left out{place}]\n", plural(captured.left_out(), "byte")))
 }
 
 /// Parsed output: an object as it is, anything else as the member `value` of one.
