@@ -12,15 +12,14 @@ use crate::config::PreviewCommand;
 use crate::effect::Effect;
 use crate::intent::Intent;
 use crate::plan::{Preview, PreviewSource};
-use crate::rules::PreviewRule;
 use crate::tool::Tool;
 
 pub use view::{Action, Change, How, View, blocks, is_diff};
 
-/// How the preview of a tool is made.
+/// How the preview of a tool is made, as a rule says or its input schema offers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Style {
-    /// The tool itself, with this argument set.
+    /// The tool itself: this argument makes it a dry run.
     Argument {
         /// The argument's name.
         arg: String,
@@ -33,12 +32,12 @@ pub enum Style {
     Companion {
         /// The tool's name.
         tool: String,
-        /// Dotted paths of its result that decide.
+        /// Dotted paths of its result that must not change until apply; empty means all of it.
         digest: Vec<String>,
     },
-    /// A command beside the upstream.
+    /// A command beside the upstream, which looks.
     Command(Arc<PreviewCommand>),
-    /// From the call itself.
+    /// Computed from the call itself, whatever the schema offers.
     Computed,
 }
 
@@ -46,29 +45,18 @@ pub enum Style {
 const DETECTED: [&str; 3] = ["dry_run", "dryRun", "preview"];
 
 /// The style of a tool: the rule's, else what its input schema offers, else computed.
-pub fn style(tool: &Tool, rule: Option<&PreviewRule>) -> Style {
-    match rule {
-        Some(PreviewRule::Argument { arg, preview, apply }) => {
-            Style::Argument { arg: arg.clone(), preview: preview.clone(), apply: apply.clone() }
-        }
-        Some(PreviewRule::Companion { tool, digest }) => {
-            Style::Companion { tool: tool.clone(), digest: digest.clone() }
-        }
-        Some(PreviewRule::Command(command)) => Style::Command(Arc::clone(command)),
-        Some(PreviewRule::Computed) => Style::Computed,
-        None => {
-            let schema = tool.definition.get("inputSchema").and_then(|schema| schema.get("properties"));
-            let is_boolean = |name: &&str| {
-                schema.and_then(|all| all.get(*name)).and_then(|one| one.get("type")).and_then(Value::as_str)
-                    == Some("boolean")
-            };
-            match DETECTED.iter().find(|name| is_boolean(name)) {
-                Some(name) => {
-                    Style::Argument { arg: (*name).to_owned(), preview: true.into(), apply: false.into() }
-                }
-                None => Style::Computed,
-            }
-        }
+pub fn style(tool: &Tool, rule: Option<&Style>) -> Style {
+    if let Some(said) = rule {
+        return said.clone();
+    }
+    let schema = tool.definition.get("inputSchema").and_then(|schema| schema.get("properties"));
+    let is_boolean = |name: &&str| {
+        schema.and_then(|all| all.get(*name)).and_then(|one| one.get("type")).and_then(Value::as_str)
+            == Some("boolean")
+    };
+    match DETECTED.iter().find(|name| is_boolean(name)) {
+        Some(name) => Style::Argument { arg: (*name).to_owned(), preview: true.into(), apply: false.into() },
+        None => Style::Computed,
     }
 }
 
@@ -208,7 +196,7 @@ mod tests {
             Style::Computed
         );
         let offered = tool(json!({"properties": {"dry_run": {"type": "boolean"}}}));
-        assert_eq!(style(&offered, Some(&PreviewRule::Computed)), Style::Computed);
+        assert_eq!(style(&offered, Some(&Style::Computed)), Style::Computed);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use serde_json::Value;
 
 pub use condition::{BadCondition, Condition, Facts, VARIABLES};
 pub use names::Reads;
@@ -20,32 +19,8 @@ use crate::confirm::{Kind, Strength};
 use crate::duration::Rate;
 use crate::effect::Effect;
 use crate::ids::FullName;
+use crate::preview::Style;
 use crate::role::Role;
-
-/// Where a preview is to come from, as a rule says.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PreviewRule {
-    /// An argument of the tool itself makes it a dry run.
-    Argument {
-        /// The argument's name.
-        arg: String,
-        /// Its value for a preview.
-        preview: Value,
-        /// Its value for the real call.
-        apply: Value,
-    },
-    /// Another tool of the same upstream.
-    Companion {
-        /// The tool's name.
-        tool: String,
-        /// Dotted paths of its result that must not change until apply; empty means all of it.
-        digest: Vec<String>,
-    },
-    /// A command beside the upstream, which looks.
-    Command(Arc<PreviewCommand>),
-    /// Computed from the call, whatever the schema offers.
-    Computed,
-}
 
 /// A name for a rule in messages and records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -75,7 +50,7 @@ pub struct Rule {
     /// Who has to agree.
     pub strength: Option<Strength>,
     /// Where the preview comes from.
-    pub preview: Option<PreviewRule>,
+    pub preview: Option<Style>,
     /// Who may call it.
     pub role: Option<Role>,
     /// Why it is denied.
@@ -177,9 +152,8 @@ impl RuleSet {
     /// The commands that rules preview by.
     pub(crate) fn commands(&mut self) -> impl Iterator<Item = &mut PreviewCommand> {
         self.rules.iter_mut().filter_map(|rule| match &mut rule.preview {
-            Some(PreviewRule::Command(command)) => Some(Arc::make_mut(command)),
-            Some(PreviewRule::Argument { .. } | PreviewRule::Companion { .. } | PreviewRule::Computed)
-            | None => None,
+            Some(Style::Command(command)) => Some(Arc::make_mut(command)),
+            Some(Style::Argument { .. } | Style::Companion { .. } | Style::Computed) | None => None,
         })
     }
 

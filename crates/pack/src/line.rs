@@ -16,11 +16,12 @@ use countersign_core::ids::{FullName, PlanId, PrincipalId, SessionId};
 use countersign_core::intent::{Door, Spoken, Strictness};
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Hashed, Plan, Preview};
+use countersign_core::preview::Style;
 use countersign_core::record::{CallRecord, Source};
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::role::Role;
-use countersign_core::rules::{PreviewRule, Rule, RuleSet, Unlisted};
+use countersign_core::rules::{Rule, RuleSet, Unlisted};
 use countersign_core::tool::Tool;
 use countersign_store::{Ended, Opened, Outcome as Ending, PENDING_LIMIT, PlanFilter, PlanRow, Store};
 use jiff::Timestamp;
@@ -332,11 +333,11 @@ fn rules() -> Outcome<RuleSet> {
     apply.effect = Some(Effect::Destructive);
     apply.confirm = Some(Kind::Preview);
     apply.strength = Some(Strength::Caller);
-    apply.preview = Some(PreviewRule::Companion { tool: "deploy".to_owned(), digest: Vec::new() });
+    apply.preview = Some(Style::Companion { tool: "deploy".to_owned(), digest: Vec::new() });
     let mut rest = Rule::named("pack:*", &["pack:*"]);
     rest.effect = Some(Effect::Write);
     rest.confirm = Some(Kind::None);
-    rest.preview = Some(PreviewRule::Computed);
+    rest.preview = Some(Style::Computed);
     RuleSet::compile(vec![apply, rest], Unlisted::Govern)
         .map_err(|error| Stop::broken("read our own rules", error))
 }

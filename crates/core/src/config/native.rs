@@ -5,8 +5,9 @@ use super::rule::{Author, RuleOrigin};
 use super::upstream::{NativeKind, Upstream, UpstreamKind};
 use crate::confirm::Kind;
 use crate::effect::Effect;
+use crate::preview::Style;
 use crate::role::Role;
-use crate::rules::{PreviewRule, Rule};
+use crate::rules::Rule;
 
 /// Something said of some tools of a kind.
 struct Said {
@@ -149,7 +150,7 @@ fn rule(upstream: &Upstream, kind: NativeKind, said: &Said) -> (Rule, RuleOrigin
     rule.role = said.role;
     rule.effect = said.effect;
     rule.confirm = said.confirm;
-    rule.preview = said.preview.as_ref().map(|shows| PreviewRule::Companion {
+    rule.preview = said.preview.as_ref().map(|shows| Style::Companion {
         tool: shows.tool.to_owned(),
         digest: shows.digest.iter().map(|path| (*path).to_owned()).collect(),
     });

@@ -11,7 +11,7 @@ use super::reading::{Reader, Section};
 use super::template::{self, Gaps, Template};
 use super::tree::{Node, Table, Value};
 use super::upstream::{Pair, environment};
-use crate::rules::PreviewRule;
+use crate::preview::Style;
 
 /// A command that shows what a call would do. `{name}` in its words is an argument of the call; all of them come to its stdin as JSON.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,14 +32,14 @@ const KEYS: [&str; 10] =
     ["arg", "preview", "apply", "tool", "digest", "run", "ignore", "cwd", "env", "ok_exit"];
 
 /// `{arg, preview, apply}`, `{tool, digest}`, `{run, …}`, a command's words, or `false`.
-pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<PreviewRule> {
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Style> {
     let example = "{ arg = \"dry_run\", preview = true, apply = false }";
     let expected = "a table with `arg`, `tool` or `run`, the words of a command, or `false`";
     match &node.value {
-        Value::Boolean(false) => Some(PreviewRule::Computed),
+        Value::Boolean(false) => Some(Style::Computed),
         Value::Array(_) => {
             let run = argv(reader, node, "preview", &[], Gaps::Arguments)?;
-            Some(PreviewRule::Command(Arc::new(PreviewCommand::of(run))))
+            Some(Style::Command(Arc::new(PreviewCommand::of(run))))
         }
         Value::Table(table) if table.get("tool").is_some() => companion(reader, table),
         Value::Table(table) if table.get("arg").is_some() => argument(reader, node, table),
@@ -64,17 +64,17 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<PreviewRule> 
     }
 }
 
-fn companion(reader: &mut Reader<'_>, table: &Table) -> Option<PreviewRule> {
+fn companion(reader: &mut Reader<'_>, table: &Table) -> Option<Style> {
     let mut section = Section::open(reader, table, "`preview`", &["tool", "digest"]);
     let tool = section.text("tool", "\"plan\"")?.to_owned();
     let digest = table.get("digest").map(|node| reader.texts(node, "digest", "[\"data.changes\"]"));
-    Some(PreviewRule::Companion {
+    Some(Style::Companion {
         tool,
         digest: digest.unwrap_or_default().into_iter().map(|(path, _)| path.to_owned()).collect(),
     })
 }
 
-fn argument(reader: &mut Reader<'_>, node: &Node, table: &Table) -> Option<PreviewRule> {
+fn argument(reader: &mut Reader<'_>, node: &Node, table: &Table) -> Option<Style> {
     let mut section = Section::open(reader, table, "`preview`", &["arg", "preview", "apply"]);
     let arg = section.text("arg", "\"dry_run\"")?.to_owned();
     let mut side = |key: &str, or: bool| match table.get(key) {
@@ -88,10 +88,10 @@ fn argument(reader: &mut Reader<'_>, node: &Node, table: &Table) -> Option<Previ
         reader.error(node.place, Problem::Conflict, message, help);
         return None;
     }
-    Some(PreviewRule::Argument { arg, preview, apply })
+    Some(Style::Argument { arg, preview, apply })
 }
 
-fn command(reader: &mut Reader<'_>, table: &Table) -> Option<PreviewRule> {
+fn command(reader: &mut Reader<'_>, table: &Table) -> Option<Style> {
     Section::open(reader, table, "`preview`", &["run", "ignore", "cwd", "env", "ok_exit"]);
     let run = table.get("run").and_then(|node| argv(reader, node, "run", &[], Gaps::Arguments));
     let ignore = table.get("ignore").map(|node| reader.texts(node, "ignore", "[\": Reading...\"]"));
@@ -104,7 +104,7 @@ fn command(reader: &mut Reader<'_>, table: &Table) -> Option<PreviewRule> {
     command.ignore = ignore.unwrap_or_default().into_iter().map(|(text, _)| text.to_owned()).collect();
     (command.cwd, command.env) = (cwd, env);
     command.ok_exit = ok_exit.unwrap_or(command.ok_exit);
-    Some(PreviewRule::Command(Arc::new(command)))
+    Some(Style::Command(Arc::new(command)))
 }
 
 impl PreviewCommand {

@@ -8,7 +8,8 @@ use super::reading::{Reader, Section};
 use super::source::{Files, Place};
 use super::tree::{Node, Table, Value};
 use super::upstream::{Upstream, UpstreamKind};
-use crate::rules::{BadCondition, Condition, PreviewRule, Rule, RuleName, RuleSet, Unlisted};
+use crate::preview::Style;
+use crate::rules::{BadCondition, Condition, Rule, RuleName, RuleSet, Unlisted};
 
 /// Where a rule and its parts are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,10 +274,10 @@ fn of_tool(files: &Files, upstream: &Upstream, tool: &CommandTool) -> Option<(Ru
     rule.type_field.clone_from(&tool.type_field);
     rule.strength = tool.strength;
     rule.timeout = tool.timeout.or(upstream.timeout);
-    rule.preview = tool.preview.is_some().then(|| PreviewRule::Companion {
-        tool: format!("{}{PREVIEW_SUFFIX}", tool.name),
-        digest: Vec::new(),
-    });
+    rule.preview = tool
+        .preview
+        .is_some()
+        .then(|| Style::Companion { tool: format!("{}{PREVIEW_SUFFIX}", tool.name), digest: Vec::new() });
     if rule == silent {
         return None;
     }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::condition::{Facts, World};
-use super::{PreviewRule, Rule, RuleName, RuleSet, Unlisted};
+use super::{Rule, RuleName, RuleSet, Unlisted};
 use crate::canonical;
 use crate::confirm::{Kind, Strength};
 use crate::digest::{Digest, Domain};
 use crate::duration::Rate;
 use crate::effect::Effect;
+use crate::preview::Style;
 use crate::role::Role;
 use crate::words::words;
 
@@ -73,7 +74,7 @@ pub struct Resolution {
     /// Who has to agree.
     pub strength: Option<Strength>,
     /// Where the preview comes from.
-    pub preview: Option<PreviewRule>,
+    pub preview: Option<Style>,
     /// Who may call it.
     pub role: Option<Role>,
     /// Why it is denied: the first matching deny.
@@ -115,12 +116,12 @@ impl Resolution {
     /// The digest of the decision: plans die when it changes, and only then.
     pub fn digest(&self, effect: Effect) -> Digest {
         let preview = self.preview.as_ref().map(|rule| match rule {
-            PreviewRule::Argument { arg, preview, apply } => {
+            Style::Argument { arg, preview, apply } => {
                 json!({"arg": arg, "preview": preview, "apply": apply})
             }
-            PreviewRule::Companion { tool, digest } => json!({"tool": tool, "digest": digest}),
-            PreviewRule::Command(command) => command.shown(),
-            PreviewRule::Computed => Value::Bool(false),
+            Style::Companion { tool, digest } => json!({"tool": tool, "digest": digest}),
+            Style::Command(command) => command.shown(),
+            Style::Computed => Value::Bool(false),
         });
         let decision = json!({
             "effect": effect,

@@ -9,8 +9,9 @@ use countersign_core::ids::PlanId;
 use countersign_core::intent::Variant;
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Preview, PreviewSource};
+use countersign_core::preview::Style;
 use countersign_core::refusal::Code;
-use countersign_core::rules::{PreviewRule, Rule};
+use countersign_core::rules::Rule;
 use serde_json::json;
 
 use crate::world::{World, at, call, router, short, tool};
@@ -221,8 +222,7 @@ fn a_typed_name_is_exact_and_never_echoed() {
 #[test]
 fn a_preview_that_drifted_refuses_and_shows_both() {
     let mut rule = Rule::named("r", &["*"]);
-    rule.preview =
-        Some(PreviewRule::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
+    rule.preview = Some(Style::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
     let mut world = World::with_rules(vec![rule]);
     let tool = tool("sync_notes", json!({}));
     let mut call = call(&tool, router(Variant::Write), r#"{"id":7,"dry_run":true}"#);

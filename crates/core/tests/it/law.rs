@@ -14,8 +14,9 @@ use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::intent::{Door, Variant};
 use countersign_core::mode::Mode;
 use countersign_core::plan::Hashed;
+use countersign_core::preview::Style;
 use countersign_core::refusal::{Code, registry_markdown};
-use countersign_core::rules::{Condition, PreviewRule, Rule, RuleName, RuleSet, Unlisted};
+use countersign_core::rules::{Condition, Rule, RuleName, RuleSet, Unlisted};
 use countersign_core::tool::Tool;
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -281,8 +282,7 @@ fn a_grant_need_not_list_what_says_apply() {
 #[test]
 fn an_explicit_dry_run_is_never_made_real() {
     let mut rule = Rule::named("r", &["*"]);
-    rule.preview =
-        Some(PreviewRule::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
+    rule.preview = Some(Style::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
     rule.confirm = Some(Kind::None);
     let world = World::with_rules(vec![rule]);
     let tool = tool("sync_notes", json!({}));

@@ -10,8 +10,9 @@ use countersign_core::ids::PlanId;
 use countersign_core::intent::Variant;
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
+use countersign_core::preview::Style;
 use countersign_core::refusal::Code;
-use countersign_core::rules::{PreviewRule, Rule};
+use countersign_core::rules::Rule;
 use serde_json::json;
 
 use crate::world::{World, agent, at, call, router, tool};
@@ -157,8 +158,7 @@ fn permits_come_only_when_nothing_has_changed_and_someone_strong_enough_agreed()
 #[test]
 fn a_step_whose_preview_drifted_stops_the_whole() {
     let mut rule = Rule::named("r", &["*"]);
-    rule.preview =
-        Some(PreviewRule::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
+    rule.preview = Some(Style::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
     let world = World::with_rules(vec![rule]);
     let write = tool("sync_notes", json!({}));
     let draft =

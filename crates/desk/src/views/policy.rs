@@ -1,7 +1,8 @@
 //! The rules in force, each with where it is written.
 
 use countersign_core::config::{Author, Config};
-use countersign_core::rules::{PreviewRule, Rule};
+use countersign_core::preview::Style;
+use countersign_core::rules::Rule;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -28,12 +29,12 @@ pub fn rules(config: &Config) -> Vec<RuleView> {
     let rules = config.rules.rules().iter().zip(authors.chain(std::iter::repeat(None)));
     let view = |(rule, author): (&Rule, Option<Author>)| {
         let preview = rule.preview.as_ref().map(|preview| match preview {
-            PreviewRule::Argument { arg, preview, apply } => {
+            Style::Argument { arg, preview, apply } => {
                 json!({"arg": arg, "preview": preview, "apply": apply})
             }
-            PreviewRule::Companion { tool, digest } => json!({"tool": tool, "digest": digest}),
-            PreviewRule::Command(command) => command.shown(),
-            PreviewRule::Computed => json!("computed"),
+            Style::Companion { tool, digest } => json!({"tool": tool, "digest": digest}),
+            Style::Command(command) => command.shown(),
+            Style::Computed => json!("computed"),
         });
         let fields = [
             ("effect", rule.effect.map(|effect| json!(effect))),

@@ -11,8 +11,9 @@ use countersign_core::effect::Effect;
 use countersign_core::ids::Secret;
 use countersign_core::intent::Strictness;
 use countersign_core::mode::Mode;
+use countersign_core::preview::Style;
 use countersign_core::role::Role;
-use countersign_core::rules::{PreviewRule, Rule, Unlisted};
+use countersign_core::rules::{Rule, Unlisted};
 use serde_json::json;
 
 use super::{good, show};
@@ -72,7 +73,7 @@ fn the_contracts_example() {
         (applies.globs.as_slice(), applies.effect),
         (["infra:apply".to_owned()].as_slice(), Some(Effect::Destructive))
     );
-    let preview = PreviewRule::Companion { tool: "apply#preview".into(), digest: Vec::new() };
+    let preview = Style::Companion { tool: "apply#preview".into(), digest: Vec::new() };
     assert_eq!((applies.preview.as_ref(), config.origins[3].author), (Some(&preview), Author::Tool));
 }
 
@@ -195,18 +196,17 @@ fn every_form_of_a_rule() {
         (first.limit.unwrap().to_string().as_str(), first.redact.as_slice()),
         ("20/min", ["password".to_owned()].as_slice())
     );
-    let argument =
-        |arg: &str, preview, apply| Some(PreviewRule::Argument { arg: arg.into(), preview, apply });
+    let argument = |arg: &str, preview, apply| Some(Style::Argument { arg: arg.into(), preview, apply });
     assert_eq!(first.preview, argument("dry_run", json!(true), json!(false)));
     assert_eq!((second.deny.as_deref(), second.redact.len()), (Some("a rule denies it"), 2));
     assert_eq!(
         second.preview,
-        Some(PreviewRule::Companion { tool: "plan".into(), digest: vec!["data.changes".into()] })
+        Some(Style::Companion { tool: "plan".into(), digest: vec!["data.changes".into()] })
     );
-    assert_eq!(third.preview, Some(PreviewRule::Computed));
+    assert_eq!(third.preview, Some(Style::Computed));
     assert_eq!(fourth.preview, argument("mode", json!("check"), json!("run")));
     let shown = |rule: &Rule| match &rule.preview {
-        Some(PreviewRule::Command(command)) => command.shown(),
+        Some(Style::Command(command)) => command.shown(),
         other => panic!("{other:?}"),
     };
     assert_eq!(shown(fifth), json!({"run": ["git", "-C", "{path}", "diff", ["--stat={width}"], "{path}"]}));
