@@ -46,6 +46,9 @@ const NAME: &str = "countersign.toml";
 /// No host's file is that long.
 const LONGEST: u64 = 64 << 20;
 
+/// Links are followed as far as systems follow them.
+const LINKS: usize = 40;
+
 /// What `init` takes.
 #[derive(Args, Debug)]
 pub(crate) struct Init {
@@ -419,7 +422,16 @@ fn check(path: &Path, text: &str) -> Result<(), Trouble> {
 
 /// Where a link leads: the file is changed there, and the link stays.
 fn real(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    let mut here = path.to_owned();
+    // A link may lead to a file that is not there yet.
+    for _ in 0..LINKS {
+        match (fs::canonicalize(&here), fs::read_link(&here)) {
+            (Ok(real), _) => return real,
+            (Err(_), Ok(next)) => here = here.parent().unwrap_or(Path::new("")).join(next),
+            (Err(_), Err(_)) => return here,
+        }
+    }
+    here
 }
 
 fn unreadable(path: &Path, why: &str) -> Trouble {

@@ -74,7 +74,15 @@ impl Shape for CstArray {
 }
 
 fn member<T: Shape>(holder: &CstObject, key: &str) -> Result<Option<T>, Broken> {
-    let Some(value) = holder.get(key).and_then(|member| member.value()) else { return Ok(None) };
+    let mut members = holder.properties().into_iter();
+    let mut named = || members.find(|member| member.decoded_name().as_deref() == Some(key));
+    let first = named();
+    // Programs take the last of them, people see the first.
+    if let Some(again) = named() {
+        let line = line(&CstNode::Container(again.into()));
+        return Err(Broken { line, why: format!("`{key}` is there twice") });
+    }
+    let Some(value) = first.and_then(|member| member.value()) else { return Ok(None) };
     let broken = || Broken { line: line(&value), why: format!("`{key}` is not {}", T::WORD) };
     T::of(&value).map(Some).ok_or_else(broken)
 }
@@ -317,6 +325,9 @@ mod tests {
                 "nothing is overwritten"
             );
         }
+        let twice = "{\"mcpServers\": {},\n\"a\": 1,\n\"mcpServers\": {\"x\": {\"command\": \"npx\"}}}";
+        let broken = read(Host::Cursor, twice, None).unwrap_err();
+        assert_eq!((broken.line, broken.why.as_str()), (3, "`mcpServers` is there twice"));
         assert_eq!(read(Host::Cursor, "", None).unwrap(), []);
     }
 

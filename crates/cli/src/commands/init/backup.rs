@@ -148,7 +148,14 @@ fn keep(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> io::Result<(
         .iter()
         .map(|kept| json!({"path": kept.path, "digest": digest(kept.secret.expose())}))
         .collect();
-    let list = serde_json::to_string_pretty(&json!({"version": 1, "files": list, "secrets": secrets}))?;
+    // Folders that are made for new files, the innermost first.
+    let new = changes.iter().filter(|change| change.before.is_none());
+    let mut folders: Vec<&Path> =
+        new.flat_map(|change| change.path.ancestors().skip(1).take_while(|one| !one.exists())).collect();
+    folders.sort_by_key(|one| std::cmp::Reverse(one.components().count()));
+    folders.dedup();
+    let list = json!({"version": 1, "files": list, "folders": folders, "secrets": secrets});
+    let list = serde_json::to_string_pretty(&list)?;
     write(folder, &folder.join(LIST), &list)
 }
 
@@ -198,6 +205,10 @@ pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
     }
     if fates.iter().all(|(_, fate)| *fate != Fate::Changed) {
         fates.append(&mut forget(&list)?);
+        for folder in list.get("folders").and_then(Value::as_array).into_iter().flatten() {
+            // One that has something in it by now stays.
+            let _ = folder.as_str().map(fs::remove_dir);
+        }
         fs::write(folder.join(UNDONE), "")?;
     }
     Ok(fates)

@@ -71,7 +71,10 @@ impl Offer {
                 None => changes.push(change),
             }
         }
-        broken.extend(self.broken);
+        // A file may have servers as well, and be named already.
+        let mut more = self.broken;
+        more.retain(|(place, _)| broken.iter().all(|(known, _)| known.path != place.path));
+        broken.append(&mut more);
         self.notes
     }
 }

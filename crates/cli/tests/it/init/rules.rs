@@ -103,7 +103,7 @@ fn permissions_are_written_with_the_servers_and_taken_back_byte_for_byte() {
     let undone = world.run(&["init", "--undo"]);
     assert_eq!(undone.code, Some(0), "{undone}");
     assert_eq!(texts(&files), before, "byte for byte");
-    assert!(!world.home().join(".gemini/policies/countersign.toml").exists());
+    assert!(!world.home().join(".gemini/policies").exists(), "nor is a folder left that was made for it");
 }
 
 #[test]
@@ -130,6 +130,47 @@ fn permissions_alone_are_one_change_and_without_the_flag_none() {
     assert_eq!(texts(&files), before, "the servers stay");
     let left: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(left, serde_json::json!({"permissions": {"allow": ["WebSearch"]}}));
+}
+
+#[test]
+fn links_lead_to_the_file_that_is_changed_and_a_moved_home_is_followed() {
+    let mut world = World::new();
+    let moved = world.home().join("moved");
+    world.set("CLAUDE_CONFIG_DIR", moved.display().to_string());
+    put(&world, "moved/.claude.json", "{}");
+    // Somebody keeps their settings elsewhere, and has none yet.
+    let link = moved.join("settings.json");
+    std::os::unix::fs::symlink("../dotfiles/claude.json", &link).unwrap();
+    let done = world.run(&["init", "--permissions", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    let kept = world.home().join("dotfiles/claude.json");
+    assert!(fs::read_to_string(&kept).unwrap().contains("mcp__countersign__call_tool_read"));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link stays one");
+    let again = world.run(&["init", "--permissions", "--yes", "--no-start"]);
+    assert!(again.stdout.contains("nothing to change"), "{again}");
+    assert_eq!(world.run(&["init", "--undo"]).code, Some(0));
+    assert!(!world.home().join("dotfiles").exists() && fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn what_is_no_text_is_left_alone() {
+    let world = World::new();
+    furnish(&world);
+    let settings = put(&world, ".claude/settings.json", "");
+    fs::write(&settings, b"{\"a\": \"\xff\"}").unwrap();
+    fs::create_dir_all(world.home().join(".config/devin/config.json")).unwrap();
+    let twice = "{\n\"permissions\": {},\n\"permissions\": {\"allow\": []}\n}";
+    put(&world, ".gemini/antigravity-cli/settings.json", twice);
+    let done = world.run(&["init", "--permissions", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    for part in [
+        ".claude/settings.json` line 1: it is not UTF-8 text",
+        "devin/config.json` line 1: it is a folder",
+        "antigravity-cli/settings.json` line 3: `permissions` is there twice",
+    ] {
+        assert_eq!(done.stderr.matches(part).count(), 1, "{part}: {done}");
+    }
+    assert_eq!(fs::read(&settings).unwrap(), b"{\"a\": \"\xff\"}");
 }
 
 #[test]
