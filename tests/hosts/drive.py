@@ -239,6 +239,22 @@ def witness(scene, before, host):
     say(f"{host} called a tool through us: ledger row {done[0]['id']}")
 
 
+def by_hand(scene, program):
+    """The guide's own command, with the paths of this scene."""
+    guide = (pathlib.Path(__file__).parents[2] / "docs/guide/gateway.md").read_text()
+    said = next(line for line in guide.splitlines() if line.startswith("claude mcp add "))
+    config = scene.project / "countersign.toml"
+    config.write_text('[gateway]\nmode = "ask"\n')
+    places = {"claude": program, "/absolute/path/countersign.toml": str(config)}
+    words = [places.get(word, word) for word in said.split()]
+    words[words.index("--") + 1] = str(scene.countersign)
+    added = scene.run(*words)
+    listed = scene.run(program, "mcp", "list")
+    if added.returncode != 0 or not any("countersign" in line and "Connected" in line for line in listed.stdout.splitlines()):
+        fail(f"`{said}`: {added.stdout}{added.stderr}{listed.stdout}{listed.stderr}")
+    say(f"by hand: {said}")
+
+
 def main():
     countersign, claude_bin, codex_bin, folder = sys.argv[1:]
     scene = Scene(countersign, folder)
@@ -260,6 +276,7 @@ def main():
     if settings.exists() and "countersign" in settings.read_text():
         fail(f"undo left rules behind: {settings.read_text()}")
     say("init --undo gave the hosts back")
+    by_hand(scene, claude_bin)
 
 
 main()
