@@ -112,6 +112,21 @@ test("what its preview forbids can only be rejected", async () => {
   quiet();
 });
 
+test("beside texts for people, what is said to programs is folded; what it warns of is not", async () => {
+  const plan = await write(title("for-people"), "new\n", "to see it once");
+  await openPlan(plan.plan_id);
+  const shown = page.locator(".preview");
+  await shown.getByText("What it says to programs is folded.").waitFor();
+  assert.equal(await shown.locator(".diff").count(), 1);
+  await shown.locator(".banner.warn").getByText("it is late").waitFor();
+  assert(!/machine_word|audience/.test(await shown.textContent()), await shown.textContent());
+  await shown.getByRole("button", { name: "Show all it says to programs" }).click();
+  assert.match(await shown.textContent(), /machine_word/);
+  await press("Reject");
+  await state("rejected");
+  quiet();
+});
+
 test("another tool's answer is a preview, and says whose it is", async () => {
   const plan = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "urgent" });
   await openPlan(plan.plan_id);

@@ -48,7 +48,11 @@ function run(name, args) {
   const all = notes();
   if (name === "read_note") return said(all[args.title] ?? "there is no such note");
   if (name === "write_note") {
-    if (args.dry_run) return said(difference(args.title, all[args.title] ?? "", args.body));
+    const change = difference(args.title, all[args.title] ?? "", args.body);
+    if (args.dry_run && args.title.startsWith("for-people")) {
+      return { content: [{ type: "text", text: change, annotations: { audience: ["user"] } }], structuredContent: { machine_word: 7, diff: change, warnings: ["it is late"] } };
+    }
+    if (args.dry_run) return said(change);
     keep({ ...all, [args.title]: args.body });
     return said(`wrote ${args.title}`);
   }
