@@ -25,5 +25,6 @@ mod pack;
 mod people;
 mod policy;
 mod serve;
+mod stage;
 mod tampered;
 mod world;
