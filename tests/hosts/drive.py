@@ -93,6 +93,47 @@ class Model(http.server.BaseHTTPRequestHandler):
         self.answer(body.encode(), "text/event-stream")
 
 
+class Responses(http.server.BaseHTTPRequestHandler):
+    """The same for Codex, which speaks to its model otherwise."""
+
+    tool = None
+    results = []
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        Responses.results += [item for item in request.get("input", []) if item.get("type") == "function_call_output"]
+        groups = [tool["name"] for tool in request.get("tools", []) if "countersign" in tool.get("name", "")]
+        if Responses.tool and groups:
+            item = {
+                "type": "function_call", "id": "fc_1", "call_id": f"call_{Responses.tool}", "namespace": groups[0],
+                "name": Responses.tool, "arguments": json.dumps(ARGS),
+            }
+            Responses.tool = None
+        else:
+            item = {
+                "type": "message", "id": "msg_1", "role": "assistant",
+                "content": [{"type": "output_text", "text": "done"}],
+            }
+        usage = {
+            "input_tokens": 1, "input_tokens_details": None, "output_tokens": 1, "output_tokens_details": None,
+            "total_tokens": 2,
+        }
+        events = [
+            ("response.created", {"response": {"id": "resp_1"}}),
+            ("response.output_item.done", {"output_index": 0, "item": item}),
+            ("response.completed", {"response": {"id": "resp_1", "usage": usage}}),
+        ]
+        body = "".join(f"event: {name}\ndata: {json.dumps(dict(data, type=name))}\n\n" for name, data in events)
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+
 class Scene:
     """A home of its own, with hosts that have one server each."""
 
@@ -165,30 +206,44 @@ def claude(scene, program):
 
 def codex(scene, program):
     before = len(scene.rows())
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Responses)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    provider = f'{{name="loopback", base_url="http://127.0.0.1:{server.server_port}/v1", wire_api="responses"}}'
+    settings = ['model="scripted"', 'model_provider="loopback"', f"model_providers.loopback={provider}"]
     child = subprocess.Popen(
-        [program, "app-server"], cwd=scene.project, env=scene.env, text=True, stdin=subprocess.PIPE,
+        [program, "app-server", *(word for setting in settings for word in ("-c", setting))], cwd=scene.project, env=scene.env, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )
     timer = threading.Timer(120, child.kill)
     timer.start()
-    number = 0
+    number, questions = 0, []
 
-    def ask(method, params):
+    def ask(method, params, until=None):
         nonlocal number
         number += 1
         child.stdin.write(json.dumps({"id": number, "method": method, "params": params}) + "\n")
         child.stdin.flush()
+        result = None
         for line in child.stdout:
             reply = json.loads(line)
             if reply.get("id") == number and "method" not in reply:
                 if "error" in reply:
                     fail(f"{method}: {reply['error']}")
-                return reply["result"]
+                result = reply["result"]
             if "id" in reply and "method" in reply:
                 # A question of the host to its person: nobody is here, so no.
+                questions.append(reply)
                 child.stdin.write(json.dumps({"id": reply["id"], "result": {"action": "decline"}}) + "\n")
                 child.stdin.flush()
+            if result is not None and until in (None, reply.get("method")):
+                return result
         fail(f"{method}: codex closed the line")
+
+    def turn(thread, tool):
+        Responses.tool, Responses.results = tool, []
+        questions.clear()
+        ask("turn/start", {"threadId": thread, "input": [{"type": "text", "text": "go"}]}, until="turn/completed")
+        return json.dumps(Responses.results, ensure_ascii=False)
 
     try:
         ask("initialize", {"clientInfo": {"name": "test", "version": "1"}, "capabilities": {"experimentalApi": True}})
@@ -207,28 +262,25 @@ def codex(scene, program):
         })
         if ECHO not in json.dumps(called, ensure_ascii=False):
             fail(f"Codex got no echo: {called}")
+        # Its whole agent loop, under the rules `init --permissions` wrote.
+        told = turn(thread, "call_tool_read")
+        if ECHO not in told or questions:
+            fail(f"Codex does not look without asking: {told} {questions}")
+        told = turn(thread, "call_tool_destructive")
+        if "rejected" not in told or [one["method"] for one in questions] != ["mcpServer/elicitation/request"]:
+            fail(f"Codex does not ask before a destructive call: {told} {questions}")
+        if "persist" in questions[0]["params"]["_meta"]:
+            fail(f"Codex offers to ask no more: {questions}")
+        say("Codex looks without asking, and asks before what destroys, every time")
         # Rows of reads may follow within 100 ms, and Codex does not ask its servers to end.
         time.sleep(1)
     finally:
         timer.cancel()
+        server.shutdown()
         child.stdin.close()
         child.terminate()
         child.wait(timeout=20)
     witness(scene, before, "Codex")
-
-
-def rules(scene, program):
-    """Codex reads the rules `init --permissions` wrote: with a word it does not know in their place it does not start."""
-    config = scene.codex / "config.toml"
-    ours = config.read_text()
-    if scene.run(program, "mcp", "get", "countersign").returncode != 0:
-        fail(f"Codex does not take our rules: {ours}")
-    config.write_text(ours.replace('approval_mode = "prompt"', 'approval_mode = "nonsense"'))
-    said = scene.run(program, "mcp", "get", "countersign")
-    config.write_text(ours)
-    if said.returncode == 0 or "call_tool_write" not in said.stdout + said.stderr:
-        fail(f"Codex does not look at our rules: {said.stdout}{said.stderr}")
-    say("codex reads the rules of our tools")
 
 
 def witness(scene, before, host):
@@ -263,7 +315,6 @@ def main():
         fail(f"init: {made.stdout}{made.stderr}")
     claude(scene, claude_bin)
     codex(scene, codex_bin)
-    rules(scene, codex_bin)
     doctor = scene.run(countersign, "doctor", "--no-start", "--json", "--config", scene.home / ".config/countersign/countersign.toml")
     checks = json.loads(doctor.stdout)["data"]["checks"]
     leads = [check["message"] for check in checks if "leads to countersign" in check["message"]]
