@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 pub(crate) use self::next::next_step;
-pub(crate) use self::permissions::{Harm, settings};
+pub(crate) use self::permissions::{Harm, Setting, settings};
 pub(crate) use self::places::{Age, Ground, Place, Scope, places};
 pub(crate) use self::rules::{Offered, RuleFile, rule_files};
 use self::server::NAME;

@@ -140,6 +140,7 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
     let scope = if args.project.is_some() { Scope::Project } else { Scope::User };
     let offer = Offer::look(&reads, &ground, scope, &changes);
     let notes = Vec::new();
+    let shut = show::shut_out(&ground, &pointed);
     let plan = Plan {
         args,
         voice,
@@ -151,6 +152,7 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
         pointed,
         offer: Some(offer),
         notes,
+        shut,
     };
     plan.carry_out()
 }
@@ -170,6 +172,8 @@ struct Plan<'a> {
     offer: Option<Offer>,
     /// What there is to say about rules, a line each.
     notes: Vec<String>,
+    /// Where our entry is not used although it is written, a line each.
+    shut: Vec<String>,
 }
 
 impl Plan<'_> {

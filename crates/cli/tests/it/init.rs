@@ -445,6 +445,16 @@ fn every_host_that_was_changed_has_a_next_step() {
 }
 
 #[test]
+fn a_host_that_does_not_use_what_is_written_is_named() {
+    let world = World::new();
+    put(&world, ".gemini/settings.json", "{\"mcp\": {\"allowed\": [\"github\"]}}");
+    let done = world.run(&["init", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    let line = "Gemini CLI does not use countersign: mcp.allowed does not have `countersign`";
+    assert!(done.stderr.contains(line) && done.stderr.contains("add `countersign` to it"), "{done}");
+}
+
+#[test]
 fn files_that_some_versions_keep_their_servers_in() {
     let world = World::new();
     let server = server(&world);

@@ -9,7 +9,7 @@ use super::rules::Offer;
 use super::secrets::{is_secret_name, is_secret_value};
 use super::{Plan, tools};
 use crate::answer::Answer;
-use crate::hosts::{self, Broken, Place};
+use crate::hosts::{self, Broken, Ground, Harm, Host, Place, Scope};
 use crate::output::{BOLD, DIM, WARN, paint, plural, visible};
 use crate::person::diff;
 
@@ -123,6 +123,7 @@ impl Plan<'_> {
             format!("`{}` line {}: {}; it was left alone", place.path.display(), why.line, why.why)
         };
         answer.warnings.extend(self.broken.iter().map(named));
+        answer.warnings.extend(self.shut.iter().cloned());
         answer
     }
 
@@ -142,6 +143,17 @@ impl Plan<'_> {
         text.push_str("to take it back: countersign init --undo\n");
         text
     }
+}
+
+/// Settings by which these hosts do not use what we write.
+pub(super) fn shut_out(ground: &Ground, pointed: &[(Host, Scope)]) -> Vec<String> {
+    let mut settings = hosts::settings(ground);
+    settings.retain(|one| one.harm == Harm::ShutsOut && pointed.iter().any(|(host, _)| *host == one.host));
+    let line = |one: hosts::Setting| {
+        let (title, path) = (one.host.title(), one.path.display());
+        format!("{title} does not use countersign: {} in {path}; {}", one.setting, one.fix)
+    };
+    settings.into_iter().map(line).collect()
 }
 
 /// JSON or TOML with texts that look like secrets, or are called so, left out. Whatever is quoted counts; references are none.
