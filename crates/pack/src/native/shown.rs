@@ -59,6 +59,8 @@ impl Shown {
             }
             Lines::Binary => return self.list.push_str(&format!("  {path}: not text\n")),
         };
+        // Two targets may have a file of the same name: which one is meant stands above its difference.
+        self.diff.push_str(&format!("diff {path}\n"));
         self.diff.push_str(text);
         if !text.ends_with('\n') {
             self.diff.push('\n');

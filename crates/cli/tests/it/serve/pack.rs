@@ -223,6 +223,7 @@ fn without_a_rule_a_person_has_to_agree() {
     let plan = asked.data()["plan_id"].as_str().unwrap().to_owned();
     let sheet = scene.world.run(&["plans", "show", &plan]);
     assert!(sheet.stdout.contains("+be kind") && sheet.stdout.contains("Plan: 3 to create"), "{sheet}");
+    assert!(sheet.stdout.contains("│ diff <room>/work/AGENTS.md"), "which file it is: {sheet}");
     // The list and the difference are the readable form of the envelope: one of the two is shown, and the other named.
     assert!(!sheet.stdout.contains("schema_version") && !sheet.stdout.contains("annotations"), "{sheet}");
     assert!(
