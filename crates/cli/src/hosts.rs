@@ -17,7 +17,7 @@ pub(crate) use self::permissions::{Harm, Setting, settings};
 pub(crate) use self::places::{Age, Ground, Place, Scope, places};
 pub(crate) use self::rules::{Offered, RuleFile, rule_files};
 use self::server::NAME;
-pub(crate) use self::server::{Entry, Kind, Ours, Server};
+pub(crate) use self::server::{Entry, Kind, Offers, Ours, Server};
 
 /// A host we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use serde_json::{Value, json};
-use toml_edit::{DocumentMut, Item, Table as Toml};
+use toml_edit::{DocumentMut, Item, Table as Toml, TableLike};
 
 use self::backup::{Change, Fate, Kept, NotMade};
-use self::import::{Import, Read};
+use self::import::{Import, Limited, Read};
 use self::preset::Preset;
 use self::rules::Offer;
 use self::secrets::Looker;
@@ -115,6 +115,9 @@ pub(crate) fn run(args: &Init, cli: &Cli, voice: Voice) -> Outcome {
         if let Some(table) = &upstream.table {
             insert(&mut document, &upstream.id, table.clone());
         }
+    }
+    for rule in import.limited.iter().flat_map(Limited::rules) {
+        append(&mut document, rule);
     }
     let after = headed(before.as_deref(), &document.to_string());
     let after = with_line_ends(before.as_deref().unwrap_or_default(), &after);
@@ -402,6 +405,26 @@ fn insert(document: &mut DocumentMut, id: &str, table: Toml) {
     });
     if let Some(all) = all.as_table_like_mut() {
         all.insert(id, Item::Table(table));
+    }
+}
+
+/// A rule after all others, unless it is there.
+fn append(document: &mut DocumentMut, rule: Toml) {
+    let says = |table: &dyn TableLike| {
+        ["match", "when", "deny"].map(|key| table.get(key).and_then(Item::as_str).map(str::to_owned))
+    };
+    let rules =
+        document.entry("rules").or_insert_with(|| Item::ArrayOfTables(toml_edit::ArrayOfTables::new()));
+    if let Some(tables) = rules.as_array_of_tables_mut() {
+        if !tables.iter().any(|known| says(known) == says(&rule)) {
+            tables.push(rule);
+        }
+    } else if let Some(list) = rules.as_array_mut() {
+        let there =
+            |known: &toml_edit::Value| known.as_inline_table().is_some_and(|one| says(one) == says(&rule));
+        if !list.iter().any(there) {
+            list.push(rule.into_inline_table());
+        }
     }
 }
 

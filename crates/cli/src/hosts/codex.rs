@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value, value};
 
+use super::rules::tool_names;
 use super::server::{NAME, is_our_address, is_ours};
-use super::{Broken, Entry, Host, Kind, Ours, Server};
+use super::{Broken, Entry, Host, Kind, Offers, Ours, Server};
 use crate::line_ends::with_line_ends;
 
 /// A text as a document that keeps its comments and order.
@@ -32,6 +33,10 @@ pub(super) fn read(text: &str, folder: Option<PathBuf>) -> Result<Vec<Entry>, Br
         kind: item
             .as_table_like()
             .map_or(Kind::Foreign("it is no table".to_owned()), |table| kind(name, table)),
+        offers: Offers {
+            only: item.get("enabled_tools").is_some().then(|| tool_names(item.get("enabled_tools"))),
+            without: tool_names(item.get("disabled_tools")),
+        },
     });
     Ok(entries.collect())
 }
@@ -134,6 +139,15 @@ mod tests {
         assert!(after.contains("[profiles.x]\na = 1\n") && !after.contains("npx"), "{after}");
         assert_eq!(read(&after, None).unwrap()[0].kind, Kind::Countersign);
         assert_eq!(rewrite(&after, &[], &ours).unwrap(), after);
+    }
+
+    #[test]
+    fn tools_that_are_switched_off() {
+        let text = "[mcp_servers.a]\ncommand = \"a\"\nenabled_tools = [\"x\"]\ndisabled_tools = [\"y\", \"z\"]\n[mcp_servers.b]\ncommand = \"b\"\n";
+        let entries = read(text, None).unwrap();
+        assert_eq!(entries[0].offers.only, Some(vec!["x".to_owned()]));
+        assert_eq!(entries[0].offers.without, ["y", "z"]);
+        assert!(entries[1].offers.all());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode
 use serde_json::{Map, Value};
 
 use super::server::{NAME, is_our_address, is_ours};
-use super::{Broken, Entry, Host, Kind, Ours, Server};
+use super::{Broken, Entry, Host, Kind, Offers, Ours, Server};
 
 /// Comments and trailing commas are what hosts accept; anything looser is a mistake they would not read either.
 fn options() -> ParseOptions {
@@ -131,7 +131,8 @@ fn gather(host: Host, servers: &CstObject, keys: &[&str], folder: Option<PathBuf
         let Some(name) = member.decoded_name() else { continue };
         let value = member.value().and_then(|value| value.to_serde_value()).unwrap_or_default();
         let path = keys.iter().map(|key| (*key).to_owned()).chain([name.clone()]).collect();
-        into.push(Entry { kind: kind(host, &name, &value), name, path, folder: folder.clone() });
+        let (kind, offers) = (kind(host, &name, &value), offers(host, &value));
+        into.push(Entry { kind, name, path, folder: folder.clone(), offers });
     }
 }
 
@@ -170,6 +171,28 @@ fn kind(host: Host, name: &str, value: &Value) -> Kind {
         }),
         (None, _) => Kind::Foreign("it has neither `command` nor `url`".to_owned()),
     }
+}
+
+/// What a host lets through of a server's tools, in whichever words.
+fn offers(host: Host, value: &Value) -> Offers {
+    let names = |key: &str| -> Option<Vec<String>> {
+        Some(value.get(key)?.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    };
+    let only = match host {
+        Host::Copilot => names("tools").filter(|names| !names.iter().any(|name| name == "*")),
+        Host::ClaudeCode
+        | Host::ClaudeDesktop
+        | Host::Codex
+        | Host::Cursor
+        | Host::VsCode
+        | Host::Gemini
+        | Host::Antigravity
+        | Host::Windsurf
+        | Host::Devin
+        | Host::Zed => names("includeTools").or_else(|| names("enabledTools")),
+    };
+    let without = names("excludeTools").or_else(|| names("disabledTools")).unwrap_or_default();
+    Offers { only, without }
 }
 
 fn stdio(name: &str, command: String, members: &Map<String, Value>) -> Kind {
@@ -361,6 +384,31 @@ mod tests {
         let value: Value = serde_json::from_str(&gone).unwrap();
         assert_eq!(value["projects"]["/p"]["mcpServers"], serde_json::json!({}));
         assert_eq!(value["mcpServers"]["countersign"]["command"], "countersign");
+    }
+
+    #[test]
+    fn tools_that_are_switched_off() {
+        for (host, entry, only, without) in [
+            (Host::Gemini, r#""includeTools":["a"],"excludeTools":["b"]"#, Some(&["a"][..]), &["b"][..]),
+            (Host::Copilot, r#""tools":["a","b"]"#, Some(&["a", "b"]), &[]),
+            (Host::Copilot, r#""tools":["*"]"#, None, &[]),
+            (Host::Copilot, r#""tools":[]"#, Some(&[]), &[]),
+            (Host::Windsurf, r#""disabledTools":["b"]"#, None, &["b"]),
+            (Host::Cursor, r#""tools":["a"]"#, None, &[]),
+        ] {
+            let text = format!("{{\"mcpServers\":{{\"x\":{{\"command\":\"x\",{entry}}}}}}}");
+            let offers = read(host, &text, None).unwrap().remove(0).offers;
+            assert_eq!(
+                offers
+                    .only
+                    .as_deref()
+                    .map(|all| all.iter().map(String::as_str).collect::<Vec<_>>())
+                    .as_deref(),
+                only,
+                "{text}"
+            );
+            assert_eq!(offers.without, without, "{text}");
+        }
     }
 
     #[test]

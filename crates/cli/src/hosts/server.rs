@@ -13,6 +13,24 @@ pub(crate) struct Entry {
     pub(crate) folder: Option<PathBuf>,
     /// What it is.
     pub(crate) kind: Kind,
+    /// Which of its tools its host offers.
+    pub(crate) offers: Offers,
+}
+
+/// Which tools of a server a host offers to its agents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offers {
+    /// These and no others; none is no such list.
+    pub(crate) only: Option<Vec<String>>,
+    /// Not these.
+    pub(crate) without: Vec<String>,
+}
+
+impl Offers {
+    /// Whether it offers everything.
+    pub(crate) fn all(&self) -> bool {
+        self.only.is_none() && self.without.is_empty()
+    }
 }
 
 /// What an entry is to us.

@@ -445,6 +445,51 @@ fn every_host_that_was_changed_has_a_next_step() {
 }
 
 #[test]
+fn tools_that_were_switched_off_in_a_host_stay_so() {
+    let world = World::new();
+    let server = server(&world);
+    let entry = format!("command = \"{server}\"\nargs = [\"bench-echo\"]");
+    put(
+        &world,
+        ".codex/config.toml",
+        &format!("[mcp_servers.echo]\n{entry}\nenabled_tools = [\"other\", \"a\\\"b\"]\n"),
+    );
+    let shared = format!("{{\"command\":\"{server}\",\"args\":[\"bench-echo\"]");
+    put(
+        &world,
+        ".gemini/settings.json",
+        &format!(
+            "{{\"mcpServers\":{{\"echo\":{shared},\"excludeTools\":[\"rm\"]}},\"more\":{{\"command\":\"true\"}}}}}}"
+        ),
+    );
+    let shown = world.run(&["init", "--dry-run", "--no-start", "--json"]).envelope();
+    assert_eq!(shown["data"]["limited"][1]["without"][0], "rm", "{shown}");
+    let done = world.run(&["init", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    for part in ["Codex: offers only other, a\"b of `echo`", "Gemini CLI: offers all of `echo` but rm"] {
+        assert!(done.stderr.contains(part), "{part}: {done}");
+    }
+    let path = world.home().join(".config/countersign/countersign.toml");
+    for (tool, verdict) in
+        [("echo:echo", "refuse"), ("echo:other", "go"), ("echo:rm", "refuse"), ("more:echo", "go")]
+    {
+        let told = world.run(&[
+            "policy",
+            "explain",
+            "--json",
+            "--mode=ask",
+            "--annotations={\"readOnlyHint\":true}",
+            "--tool",
+            tool,
+            "--config",
+            path.to_str().unwrap(),
+        ]);
+        assert_eq!(told.envelope()["data"]["explained"]["verdict"], verdict, "{tool}: {told}");
+    }
+    assert_eq!(world.run(&["policy", "check", "--config", path.to_str().unwrap()]).code, Some(0));
+}
+
+#[test]
 fn a_host_that_does_not_use_what_is_written_is_named() {
     let world = World::new();
     put(&world, ".gemini/settings.json", "{\"mcp\": {\"allowed\": [\"github\"]}}");

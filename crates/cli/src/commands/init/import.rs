@@ -8,7 +8,7 @@ use countersign_core::ids::Secret;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use super::secrets::{Found, Looker};
-use crate::hosts::{Entry, Host, Kind, Place, Scope, Server};
+use crate::hosts::{Entry, Host, Kind, Offers, Place, Scope, Server};
 
 /// A file of a host as it was read.
 pub(crate) struct Read {
@@ -40,6 +40,37 @@ pub(crate) struct Left {
     pub(crate) why: String,
 }
 
+/// An upstream of which a host offered some tools only: the others stay switched off, for everyone.
+pub(crate) struct Limited {
+    /// Our name of it.
+    pub(crate) id: String,
+    /// Whose limit it was.
+    pub(crate) host: Host,
+    /// What was offered.
+    pub(crate) offers: Offers,
+}
+
+impl Limited {
+    /// The rules that keep the others switched off.
+    pub(crate) fn rules(&self) -> Vec<Table> {
+        // A text of JSON is one of the condition's language too.
+        let quoted = |name: &String| serde_json::to_string(name).unwrap_or_default();
+        let names =
+            |names: &[String]| format!("[{}]", names.iter().map(quoted).collect::<Vec<_>>().join(", "));
+        let only = self.offers.only.as_deref().map(|only| format!("!(tool.name in {})", names(only)));
+        let without = (!self.offers.without.is_empty())
+            .then(|| format!("tool.name in {}", names(&self.offers.without)));
+        let rule = |when: String| {
+            let mut table = Table::new();
+            table.insert("match", value(format!("{}:*", self.id)));
+            table.insert("when", value(when));
+            table.insert("deny", value(format!("it was switched off in {}", self.host.title())));
+            table
+        };
+        only.into_iter().chain(without).map(rule).collect()
+    }
+}
+
 /// Everything that is taken over.
 #[derive(Default)]
 pub(crate) struct Import {
@@ -47,6 +78,8 @@ pub(crate) struct Import {
     pub(crate) upstreams: Vec<Imported>,
     /// What is not taken over.
     pub(crate) left: Vec<Left>,
+    /// What is taken over in part.
+    pub(crate) limited: Vec<Limited>,
     /// What goes into the keyring, by name.
     pub(crate) secrets: BTreeMap<String, Secret>,
     /// For each file read, in order, the entries that leave it.
@@ -77,6 +110,12 @@ impl Import {
         import
     }
 
+    fn limit(&mut self, id: String, read: &Read, entry: &Entry) {
+        if !entry.offers.all() {
+            self.limited.push(Limited { id, host: read.place.host, offers: entry.offers.clone() });
+        }
+    }
+
     fn leave(&mut self, read: &Read, entry: &Entry, why: String) {
         self.left.push(Left { host: read.place.host, name: entry.name.clone(), why });
     }
@@ -95,6 +134,8 @@ impl Import {
             if !known.from.contains(&from) {
                 known.from.push(from);
             }
+            let id = known.id.clone();
+            self.limit(id, read, entry);
             return Ok(());
         }
         let base = plain_name(&entry.name);
@@ -117,6 +158,7 @@ impl Import {
                 self.secrets.append(&mut secrets);
             }
             self.seen.push((server.clone(), entry.folder.clone()));
+            self.limit(id.clone(), read, entry);
             self.upstreams.push(Imported { id, from: vec![from], table });
             return Ok(());
         }

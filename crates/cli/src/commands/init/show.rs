@@ -9,7 +9,7 @@ use super::rules::Offer;
 use super::secrets::{is_secret_name, is_secret_value};
 use super::{Plan, tools};
 use crate::answer::Answer;
-use crate::hosts::{self, Broken, Ground, Harm, Host, Place, Scope};
+use crate::hosts::{self, Broken, Ground, Harm, Host, Offers, Place, Scope};
 use crate::output::{BOLD, DIM, WARN, paint, plural, visible};
 use crate::person::diff;
 
@@ -20,6 +20,24 @@ impl Plan<'_> {
         if !self.import.upstreams.is_empty() {
             text.push_str(&tools::table(&self.import.upstreams, needs, self.voice.width()));
             text.push('\n');
+        }
+        for limited in &self.import.limited {
+            let (host, id) = (limited.host.title(), &limited.id);
+            let names = |names: &[String]| match names {
+                [] => "no tool".to_owned(),
+                names => names.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", "),
+            };
+            if let Some(only) = &limited.offers.only {
+                let line = format!("{host}: offers only {} of `{id}`: a rule denies the rest\n", names(only));
+                text.push_str(&paint(WARN, line));
+            }
+            if !limited.offers.without.is_empty() {
+                let off = names(&limited.offers.without);
+                text.push_str(&paint(
+                    WARN,
+                    format!("{host}: offers all of `{id}` but {off}: a rule denies that\n"),
+                ));
+            }
         }
         for left in &self.import.left {
             let line = format!("{}: `{}` stays there: {}", left.host.title(), visible(&left.name), left.why);
@@ -98,6 +116,15 @@ impl Plan<'_> {
             .iter()
             .map(|left| json!({"host": left.host.word(), "name": left.name, "why": left.why}))
             .collect();
+        let limited: Vec<Value> = self
+            .import
+            .limited
+            .iter()
+            .map(|one| {
+                let Offers { only, without } = &one.offers;
+                json!({"name": one.id, "host": one.host.word(), "only": only, "without": without})
+            })
+            .collect();
         let broken: Vec<Value> = self
             .broken
             .iter()
@@ -115,6 +142,7 @@ impl Plan<'_> {
             .with("upstreams", upstreams)
             .with("files", files)
             .with("left", left)
+            .with("limited", limited)
             .with("broken", broken)
             .with("notes", self.notes.clone())
             .with("next_steps", next)
