@@ -59,7 +59,14 @@ pub(crate) fn settings(ground: &Ground) -> Vec<Setting> {
     codex::look(ground, &mut found);
     gemini::look(ground, &mut found);
     others::look(ground, &mut found);
-    found
+    // In the home folder a project's files are the person's own: what they say is said once.
+    let mut once: Vec<Setting> = Vec::new();
+    for one in found {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
 }
 
 /// What is said of one file.

@@ -1,6 +1,7 @@
 //! Where every host keeps its files, on every system. Knows paths and nothing of what is in them.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::Host;
 use crate::environment::{self, Os};
@@ -130,7 +131,7 @@ pub(crate) fn places(ground: &Ground) -> Vec<Place> {
     let user = |host, path: PathBuf| Place::new(host, Scope::User, path);
     let shared = |host, path: &str| Place::new(host, Scope::Project, project.join(path));
     let gemini = home.join(".gemini");
-    vec![
+    let mut all = vec![
         user(Host::ClaudeCode, ground.claude_json.clone()),
         user(Host::ClaudeDesktop, ground.config.join("Claude").join("claude_desktop_config.json")),
         user(Host::Codex, ground.codex.join("config.toml")),
@@ -156,7 +157,18 @@ pub(crate) fn places(ground: &Ground) -> Vec<Place> {
         shared(Host::Devin, ".devin/config.json").elder(),
         shared(Host::Devin, ".devin/config.local.json").elder(),
         shared(Host::Zed, ".zed/settings.json"),
-    ]
+    ];
+    // In the home folder a project's file may be the person's own: it is one file, and theirs.
+    let own: Vec<PathBuf> =
+        all.iter().filter(|one| one.scope == Scope::User).map(|one| one.path.clone()).collect();
+    all.retain(|one| one.scope == Scope::User || !own.iter().any(|own| is_same(own, &one.path)));
+    all
+}
+
+/// Whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other
+        || fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
 }
 
 #[cfg(test)]

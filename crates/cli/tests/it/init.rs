@@ -218,6 +218,40 @@ fn with_yes_every_host_has_one_server_and_undo_restores_every_byte() {
     assert_eq!(world.run(&["init", "--undo"]).code, Some(3));
 }
 
+/// Most people are at home when they first try it: what a project there would have is what they have themselves.
+#[test]
+fn in_the_home_folder_every_file_is_one_file() {
+    let world = World::new();
+    let files: Vec<PathBuf> = [".codex/config.toml", ".cursor/mcp.json", ".gemini/settings.json"]
+        .map(|name| world.home().join(name))
+        .to_vec();
+    let texts = [
+        "[mcp_servers.mail]\ncommand = \"mail\"\n",
+        r#"{"mcpServers": {"mail": {"command": "mail"}}}"#,
+        r#"{"mcpServers": {"mail": {"command": "mail", "trust": true}, "countersign": {"command": "countersign", "trust": true}}}"#,
+    ];
+    for (path, text) in files.iter().zip(texts) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let at_home = |args: &[&str]| {
+        let mut command = world.countersign(args);
+        command.current_dir(world.home());
+        world.transcript(&args.join(" "), command.output().unwrap())
+    };
+    let ailing = at_home(&["doctor", "--json"]);
+    assert_eq!(ailing.stdout.matches("mcpServers.countersign.trust").count(), 1, "{ailing}");
+    let done = at_home(&["init", "--yes", "--no-start", "--json"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    let data = &done.envelope()["data"];
+    assert_eq!(data["upstreams"].as_array().unwrap().len(), 1, "{done}");
+    assert_eq!(data["files"].as_array().unwrap().len(), 4, "{done}");
+    assert_eq!(at_home(&["init", "--undo"]).code, Some(0));
+    for (path, text) in files.iter().zip(texts) {
+        assert_eq!(fs::read_to_string(path).unwrap(), text);
+    }
+}
+
 #[test]
 fn another_secret_of_the_same_name_replaces_none() {
     let world = World::new();
