@@ -25,6 +25,8 @@ pub(crate) enum Harm {
     Judges,
     /// Our entry is not used.
     ShutsOut,
+    /// Our entry is not used until the person accepts it.
+    Waits,
     /// Servers are used that do not go through us.
     LetsIn,
     /// What answers in the person's place can be switched on without a word of warning.

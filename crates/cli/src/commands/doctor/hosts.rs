@@ -68,6 +68,7 @@ fn harm(harm: Harm) -> (State, &'static str) {
             "a model decides, and nobody is asked, before a destructive call that needs no more than the caller's word",
         ),
         Harm::ShutsOut => (State::Bad, "countersign is not used there"),
+        Harm::Waits => (State::Look, "countersign is not used in this folder until then"),
         Harm::LetsIn => (State::Look, "servers are used that go around countersign"),
         Harm::Hushes => (State::Look, "bypassing every permission can be switched on without a warning"),
     }

@@ -29,8 +29,40 @@ pub(super) fn look(ground: &Ground, found: &mut Vec<Setting>) {
         rules(value, &stricter, &mine, &mut page);
         servers(value, &mine, &mut page);
     }
+    let accepted = read.iter().any(|(_, _, value)| {
+        value.get("enableAllProjectMcpServers") == Some(&Value::Bool(true))
+            || texts(value, "/enabledMcpjsonServers").contains(&NAME)
+    });
+    if !accepted {
+        waiting(ground, found);
+    }
     alone(ground, found);
     switched_off(ground, found);
+}
+
+/// Servers of a project are used once the person has accepted them.
+fn waiting(ground: &Ground, found: &mut Vec<Setting>) {
+    let leads = |path: &Path| {
+        let place = Place::new(Host::ClaudeCode, Scope::Project, path.to_owned());
+        let entries = fs::read_to_string(path).ok().and_then(|text| place.read(&text, &ground.project).ok());
+        entries.is_some_and(|all| all.iter().any(|one| one.name == NAME && one.kind == Kind::Countersign))
+    };
+    let path = ground.project.join(".mcp.json");
+    let own = of_project(ground);
+    let accepted = own.is_some_and(|inside| texts(&inside, "/enabledMcpjsonServers").contains(&NAME));
+    if leads(&path) && !leads(&ground.claude_json) && !accepted {
+        Page { host: Host::ClaudeCode, path: &path, found }.say(
+            Harm::Waits,
+            format!("`{NAME}` waits to be accepted"),
+            "start Claude Code in this folder and accept it when it asks, or in /mcp",
+        );
+    }
+}
+
+/// What Claude Code itself keeps about the folder worked in.
+fn of_project(ground: &Ground) -> Option<Value> {
+    let project = ground.project.display().to_string();
+    json(&ground.claude_json)?.get("projects")?.get(&project).cloned()
 }
 
 /// What whoever administers the machine has written: one file, or several beside it.
@@ -143,11 +175,10 @@ fn alone(ground: &Ground, found: &mut Vec<Setting>) {
 
 /// The person may have switched us off for a folder.
 fn switched_off(ground: &Ground, found: &mut Vec<Setting>) {
-    let Some(value) = json(&ground.claude_json) else { return };
-    let project = ground.project.display().to_string();
-    let Some(inside) = value.get("projects").and_then(|projects| projects.get(&project)) else { return };
+    let Some(inside) = of_project(ground) else { return };
+    let project = ground.project.display();
     for key in ["disabledMcpServers", "disabledMcpjsonServers"] {
-        if texts(inside, &format!("/{key}")).contains(&NAME) {
+        if texts(&inside, &format!("/{key}")).contains(&NAME) {
             let mut page = Page { host: Host::ClaudeCode, path: &ground.claude_json, found: &mut *found };
             page.say(
                 Harm::ShutsOut,

@@ -242,3 +242,19 @@ fn gemini_policies_by_their_priority() {
         check(&[("~/.gemini/policies/mine.toml", &mine), ("~/.gemini/policies/ask.toml", &low)], &expect);
     }
 }
+
+#[test]
+fn a_server_of_a_project_waits_to_be_accepted() {
+    let ours = r#"{"mcpServers":{"countersign":{"command":"countersign","args":["serve"]}}}"#;
+    let shared = ("project/.mcp.json", ours);
+    check(&[shared], &[(Harm::Waits, "`countersign` waits to be accepted")]);
+    for accepted in [
+        ("project/.claude/settings.local.json", r#"{"enabledMcpjsonServers":["countersign"]}"#),
+        ("~/.claude.json", r#"{"projects":{"PROJECT":{"enabledMcpjsonServers":["countersign"]}}}"#),
+        // The person has it everywhere.
+        ("~/.claude.json", ours),
+    ] {
+        check(&[shared, accepted], &[]);
+    }
+    check(&[("project/.mcp.json", r#"{"mcpServers":{"docs":{"command":"docs"}}}"#)], &[]);
+}
