@@ -235,7 +235,7 @@ fn upstreams(house: &House) -> Vec<Check> {
         }
         let waiting = tools.iter().filter(|listed| matches!(listed.standing, Stand::Quarantined(_))).count();
         if waiting > 0 {
-            let message = format!("`{id}`: {} withheld until a person accepts them", plural(waiting, "tool"));
+            let message = format!("`{id}`: {} withheld until accepted by a person", plural(waiting, "tool"));
             checks.push(Check::new(AREA, State::Look, message).fix("countersign tools list --withheld"));
         }
     }

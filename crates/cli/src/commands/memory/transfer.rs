@@ -142,13 +142,13 @@ pub(crate) fn import(args: &Import, url: &StoreUrl, voice: Voice) -> Outcome {
             visible(person.name.as_str())
         );
         if known > 0 {
-            text.push_str(&format!("; {known} were there already"));
+            text.push_str(&format!("; {known} there already"));
         }
         if linked > 0 {
             text.push_str(&format!("; {} between them", plural(linked, "link")));
         }
         if proposed > 0 {
-            text.push_str(&format!("; {} wait for a decision", plural(proposed, "proposal")));
+            text.push_str(&format!("; {} waiting for a decision", plural(proposed, "proposal")));
         }
         text.push('\n');
         let mut answer = Answer::text(text)
@@ -174,7 +174,7 @@ fn read(args: &Import, now: Timestamp) -> Result<Brought, Trouble> {
     if bytes.starts_with(SQLITE_HEAD) {
         let legacy = legacy::read(path, now).map_err(refused)?;
         let warnings = (legacy.empty > 0)
-            .then(|| format!("{} without a text were left out", plural(legacy.empty, "row")));
+            .then(|| format!("left out: {} without a text", plural(legacy.empty, "row")));
         return Ok(Brought {
             records: legacy.records,
             proposals: legacy.proposals,
