@@ -173,8 +173,8 @@ fn read(args: &Import, now: Timestamp) -> Result<Brought, Trouble> {
     let bytes = fs::read(path).map_err(|error| refused(config_file::why(&error)))?;
     if bytes.starts_with(SQLITE_HEAD) {
         let legacy = legacy::read(path, now).map_err(refused)?;
-        let warnings = (legacy.empty > 0)
-            .then(|| format!("left out: {} without a text", plural(legacy.empty, "row")));
+        let warnings =
+            (legacy.empty > 0).then(|| format!("left out: {} without a text", plural(legacy.empty, "row")));
         return Ok(Brought {
             records: legacy.records,
             proposals: legacy.proposals,

@@ -125,7 +125,9 @@ fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: Voice) -> An
     let mut answer = Answer::text(text).with("tools", tools);
     if odd > 0 {
         let what = plural(odd, "tool");
-        answer.warnings.push(format!("something is odd about {what}: countersign tools show UPSTREAM:TOOL says what"));
+        answer
+            .warnings
+            .push(format!("something is odd about {what}: countersign tools show UPSTREAM:TOOL says what"));
     }
     answer
 }
