@@ -21,8 +21,8 @@ use countersign_wire::frame::RpcError;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::Ctx;
 use countersign_wire::upstream::{Deadline, Identity, Later, Questions, Relay};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// One call of a tool that may be sent.
 pub struct Errand<'a> {
@@ -215,19 +215,28 @@ pub trait Upstream: Send + Sync {
         None
     }
 
-    /// Everything of MCP but `tools/call`: resources, prompts, completions, logging, tasks, extensions.
+    /// Everything of MCP but `tools/call`: resources, prompts, completions, logging, tasks, extensions. Whoever has tools alone
+    /// knows none of it.
     fn request<'a>(
         &'a self,
         method: &'a str,
         params: Option<&'a RawValue>,
         talk: Talk,
-    ) -> Later<'a, Result<Raw, UpstreamFault>>;
+    ) -> Later<'a, Result<Raw, UpstreamFault>> {
+        let _ = (params, talk);
+        Box::pin(async move { Err(UpstreamFault::Rpc(RpcError::method_not_found(method))) })
+    }
 
     /// A notification of the client.
-    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> Later<'a, ()>;
+    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> Later<'a, ()> {
+        let _ = (method, params);
+        Box::pin(async {})
+    }
 
     /// The server capabilities it declared, once it is connected.
-    fn capabilities(&self) -> Option<Raw>;
+    fn capabilities(&self) -> Option<Raw> {
+        Some(raw::to_raw(&json!({"tools": {}})))
+    }
 
     /// How it is.
     fn health(&self) -> Health;

@@ -11,7 +11,6 @@ use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::Style;
 use countersign_core::record::{CallRecord, RowKind, RowStatus};
-use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::strict_json;
 use countersign_core::suggest::Moment;
@@ -21,6 +20,7 @@ use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
 
 use super::Conduct;
+use super::question::question;
 use crate::answer::Answer;
 use crate::cards::{self, Again, Cards};
 use crate::escape;
@@ -417,23 +417,6 @@ impl Conduct<'_> {
 /// Who speaks over the host's user interface.
 fn host_of(plan: &Plan) -> PrincipalId {
     PrincipalId::new(format!("host:{}", plan.principal))
-}
-
-/// What a person reads in the host's form: everything, invisibles escaped.
-fn question(plan: &Plan, id: &PlanId, redactor: &Redactor) -> String {
-    let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
-    let arguments = serde_json::to_string_pretty(&arguments).unwrap_or_default();
-    let preview = serde_json::to_string_pretty(&plan.preview.shown).unwrap_or_default();
-    let text = format!(
-        "{}\n\n{} ({})\nasked by: {}\n\narguments:\n{arguments}\n\npreview:\n{preview}\n\nplan {} · {}",
-        plan.need.prompt(&plan.tool),
-        plan.tool,
-        plan.effect,
-        plan.principal,
-        id,
-        plan.hash
-    );
-    escape::visible(&text)
 }
 
 /// The preview as an answer carries it.

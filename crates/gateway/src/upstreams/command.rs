@@ -19,7 +19,6 @@ use countersign_wire::fault::Sent;
 use countersign_wire::frame::RpcError;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::Later;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 pub use self::look::Looks;
@@ -247,23 +246,6 @@ impl Upstream for CommandUpstream {
     fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
         let ready = self.named(preview.strip_suffix(PREVIEW_SUFFIX)?)?;
         look::without(&ready.tool.preview_ignore, result)
-    }
-
-    fn request<'a>(
-        &'a self,
-        method: &'a str,
-        _params: Option<&'a RawValue>,
-        _talk: Talk,
-    ) -> Later<'a, Result<Raw, UpstreamFault>> {
-        Box::pin(async move { Err(UpstreamFault::Rpc(RpcError::method_not_found(method))) })
-    }
-
-    fn notify<'a>(&'a self, _method: &'a str, _params: Option<&'a RawValue>) -> Later<'a, ()> {
-        Box::pin(async {})
-    }
-
-    fn capabilities(&self) -> Option<Raw> {
-        Some(raw::to_raw(&json!({"tools": {}})))
     }
 
     fn health(&self) -> Health {

@@ -10,11 +10,9 @@ use countersign_core::config::NativeKind;
 use countersign_core::ids::UpstreamId;
 use countersign_core::refusal::Refusal;
 use countersign_store::{Opened, Store};
-use countersign_wire::frame::RpcError;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::Later;
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::recent::Recent;
 use super::{Condition, Errand, Health, Talk, Upstream, UpstreamFault};
@@ -109,23 +107,6 @@ impl Upstream for NativeUpstream {
 
     fn call<'a>(&'a self, errand: Errand<'a>, _talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
         Box::pin(self.visit(errand))
-    }
-
-    fn request<'a>(
-        &'a self,
-        method: &'a str,
-        _params: Option<&'a RawValue>,
-        _talk: Talk,
-    ) -> Later<'a, Result<Raw, UpstreamFault>> {
-        Box::pin(async move { Err(UpstreamFault::Rpc(RpcError::method_not_found(method))) })
-    }
-
-    fn notify<'a>(&'a self, _method: &'a str, _params: Option<&'a RawValue>) -> Later<'a, ()> {
-        Box::pin(async {})
-    }
-
-    fn capabilities(&self) -> Option<Raw> {
-        Some(raw::to_raw(&json!({"tools": {}})))
     }
 
     fn health(&self) -> Health {

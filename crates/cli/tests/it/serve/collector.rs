@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub(crate) struct Export {
     pub(crate) path: String,
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only telemetry's own tests look inside"))]
     pub(crate) headers: Vec<(String, String)>,
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only telemetry's own tests look inside"))]
     pub(crate) body: Vec<u8>,
 }
 
