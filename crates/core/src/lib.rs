@@ -27,4 +27,5 @@ pub mod rules;
 pub mod strict_json;
 pub mod suggest;
 pub mod tool;
+pub mod visible_text;
 pub mod words;

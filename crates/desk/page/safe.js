@@ -1,11 +1,15 @@
 // Texts of others, made safe to look at: whatever is invisible, moves or turns text around becomes a visible escape.
 // Long texts are folded with a button that says how much there is. Nothing is ever left out without a word.
 import { bundle, h } from "./dom.js";
+import { INVISIBLE, PICTURES, PICTURE_BASES } from "./invisible.js";
 
-// The same set as the command line's: controls, and characters that are invisible or reorder what stands around them.
-const DECEPTIVE =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb\u{d800}-\u{dfff}\u{e0000}-\u{e0fff}]/gu;
-const ON_ONE_LINE = new RegExp(DECEPTIVE.source.replace("[\\u0000-\\u0008\\u000b-\\u001f", "[\\u0000-\\u001f"), "gu");
+// `invisible.js` is generated from the list that the host's dialog and the terminal use. A variation selector or joiner
+// inside a picture is part of how the picture is written; anywhere else it hides something. Lone surrogates exist only here.
+const PICTURE = `(?![${INVISIBLE}])[${PICTURES}]`;
+const JOINS = `(?<=${PICTURE}|[${PICTURE_BASES}])[\\ufe0e\\ufe0f]|(?<=${PICTURE}|\\ufe0f)\\u200d(?=${PICTURE})`;
+const hiddenExcept = (kept) => new RegExp(`(?!${JOINS}|[${kept}])(?:[${INVISIBLE}]|[\\u{d800}-\\u{dfff}])`, "gu");
+const DECEPTIVE = hiddenExcept("\\n\\t");
+const ON_ONE_LINE = hiddenExcept("");
 
 const NAMES = new Map([
   [0x00ad, "soft hyphen"], [0x061c, "Arabic letter mark"], [0x200b, "zero width space"], [0x200c, "zero width non-joiner"],

@@ -7,7 +7,6 @@ pub mod assemble;
 pub mod cards;
 pub mod catalog;
 pub mod conduct;
-pub mod escape;
 pub mod house;
 pub mod http;
 pub mod law;
@@ -30,6 +29,8 @@ pub mod tasks;
 pub mod trace;
 pub mod upstreams;
 pub mod waiting;
+
+pub use countersign_core::visible_text as escape;
 
 /// Whether a tool has a boolean `preview` argument of its own.
 pub(crate) fn preview_argument(tool: &countersign_core::tool::Tool) -> bool {

@@ -1,37 +1,7 @@
 //! Texts of others made safe to show: whatever moves the cursor, hides, or turns the line around becomes an escape.
 //! Changes nothing that is stored or hashed; only what a person sees.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
-
-/// A text on one line: line ends are escapes too.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_deceptive) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            c if !is_deceptive(c) => shown.push(c),
-            '\n' => shown.push_str("\\n"),
-            '\r' => shown.push_str("\\r"),
-            '\t' => shown.push_str("\\t"),
-            // Writing to a String can't fail.
-            c => drop(write!(shown, "\\u{{{:x}}}", u32::from(c))),
-        }
-    }
-    Cow::Owned(shown)
-}
-
-/// Controls, and characters that are invisible or reorder what stands around them.
-fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{180e}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}')
-}
+pub(crate) use countersign_core::visible_text::line as visible;
 
 /// A word as a shell takes it, safe to show.
 pub(crate) fn shell_word(word: &str) -> String {

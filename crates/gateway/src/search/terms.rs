@@ -8,6 +8,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::synonyms;
+use crate::escape::is_invisible;
 
 /// No word is longer: the rest of a longer one is dropped, on both sides alike.
 const WORD_BYTES: usize = 40;
@@ -68,7 +69,7 @@ fn folded(text: &str, max_chars: usize) -> Vec<char> {
         return text.chars().take(max_chars).collect();
     }
     let folded = text.chars().take(max_chars).nfkd().filter(|c| !('\u{300}'..='\u{36f}').contains(c)).nfc();
-    folded.filter(|c| !is_invisible(*c)).take(max_chars).collect()
+    folded.filter(|c| c.is_control() || !is_invisible(*c)).take(max_chars).collect()
 }
 
 fn extend(text: &mut String, c: char) {
@@ -100,12 +101,6 @@ fn parts(previous: char, c: char, rest: &[char]) -> bool {
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || is_combining_mark(c)
-}
-
-/// Format characters that show nothing: soft hyphen, zero width, direction marks, variation selectors, tags.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Scripts written without spaces between words (Thai, Lao, Myanmar, Khmer, Han, kana), and Hangul, whose

@@ -1,10 +1,53 @@
-//! Text of strangers, made safe to look at: controls, bidirectional marks, zero-width and other invisible characters become
-//! visible escapes such as `\u{202e}`, so that what a person reads is all there is. Never drops a character, never cuts silently.
+//! Makes text written by agents and upstreams safe to look at. Controls, bidirectional marks, zero-width and other invisible
+//! characters become visible escapes such as `\u{202e}`. Nothing is dropped, and nothing is cut without saying so.
+//!
+//! [`INVISIBLE`] is the only list of such characters: the host's dialog, the card, the terminal and the page all use it.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use countersign_core::words::plural;
+use crate::words::plural;
+
+/// Characters that leave no mark of their own or change how their neighbours are shown: inclusive ranges, ascending.
+pub const INVISIBLE: &[(char, char)] = &[
+    // Control characters.
+    ('\u{0}', '\u{1f}'),
+    ('\u{7f}', '\u{9f}'),
+    // Soft hyphen, joiners and fillers.
+    ('\u{ad}', '\u{ad}'),
+    ('\u{34f}', '\u{34f}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{115f}', '\u{1160}'),
+    ('\u{17b4}', '\u{17b5}'),
+    ('\u{180b}', '\u{180f}'),
+    // Zero-width characters, bidirectional marks, line and paragraph separators, invisible operators.
+    ('\u{200b}', '\u{200f}'),
+    ('\u{2028}', '\u{202e}'),
+    ('\u{2060}', '\u{206f}'),
+    // The blank Braille pattern and the Hangul filler.
+    ('\u{2800}', '\u{2800}'),
+    ('\u{3164}', '\u{3164}'),
+    // Private use: no font has to show it.
+    ('\u{e000}', '\u{f8ff}'),
+    // Noncharacters, variation selectors (a letter may carry bytes in any number of them), the byte order mark.
+    ('\u{fdd0}', '\u{fdef}'),
+    ('\u{fe00}', '\u{fe0f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{ffa0}', '\u{ffa0}'),
+    ('\u{fff0}', '\u{fffb}'),
+    ('\u{fffe}', '\u{ffff}'),
+    // Shorthand and musical controls, tags, supplementary variation selectors and private use.
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0000}', '\u{e0fff}'),
+    ('\u{f0000}', '\u{10ffff}'),
+];
+
+/// Where pictures are. Variation selectors and joiners inside one (`⚠️`, a family) are how pictures are written.
+pub const PICTURES: &[(char, char)] = &[('\u{203c}', '\u{303d}'), ('\u{1f000}', '\u{1faff}')];
+
+/// Plain characters that a variation selector turns into a picture, such as `1️⃣`.
+pub const PICTURE_BASES: &str = "0123456789#*©®";
 
 /// Text of several lines: line feeds and tabs stay, everything hidden is shown.
 pub fn visible(text: &str) -> String {
@@ -76,13 +119,12 @@ fn hidden(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     })
 }
 
-/// Variation selectors and joiners inside a picture (`⚠️`, a family) are how pictures are written, and are seen as such.
 fn joins_pictures(before: Option<char>, c: char, after: Option<char>) -> bool {
-    let picture =
-        |c: char| matches!(c, '\u{203c}'..='\u{303d}' | '\u{1f000}'..='\u{1faff}') && !is_invisible(c);
-    let digit = |c: char| matches!(c, '0'..='9' | '#' | '*' | '©' | '®');
+    let picture = |c: char| is_within(PICTURES, c) && !is_invisible(c);
     match c {
-        '\u{fe0f}' | '\u{fe0e}' => before.is_some_and(|before| picture(before) || digit(before)),
+        '\u{fe0f}' | '\u{fe0e}' => {
+            before.is_some_and(|before| picture(before) || PICTURE_BASES.contains(before))
+        }
         '\u{200d}' => {
             before.is_some_and(|before| picture(before) || before == '\u{fe0f}') && after.is_some_and(picture)
         }
@@ -92,20 +134,22 @@ fn joins_pictures(before: Option<char>, c: char, after: Option<char>) -> bool {
 
 /// Whether a character leaves no mark of its own, or changes how others are shown.
 pub fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            // Soft hyphen, joiners and fillers.
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{3164}' | '\u{ffa0}' | '\u{2800}'
-            // Zero-width, bidirectional marks, separators of lines and paragraphs, invisible operators.
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
-            // Variation selectors: any number of them can follow a letter and carry bytes.
-            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}'
-            // Musical and shorthand controls.
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            // What no font of anyone's has to show: private use and characters that are none.
-            | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{fdd0}'..='\u{fdef}' | '\u{fffe}' | '\u{ffff}')
+    is_within(INVISIBLE, c)
+}
+
+fn is_within(ranges: &[(char, char)], c: char) -> bool {
+    let after = ranges.partition_point(|(first, _)| *first <= c);
+    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, last)| c <= *last)
+}
+
+/// Ranges as the inside of a JavaScript character class, for expressions with the flag `u`.
+pub fn javascript_class(ranges: &[(char, char)]) -> String {
+    let mut class = String::new();
+    for (first, last) in ranges {
+        // Writing to a String can't fail.
+        let _ = write!(class, "\\u{{{:x}}}-\\u{{{:x}}}", u32::from(*first), u32::from(*last));
+    }
+    class
 }
 
 #[cfg(test)]
@@ -128,6 +172,25 @@ mod tests {
         check("tag\u{e0041}\u{e007f}", "tag\\u{e0041}\\u{e007f}", "tag\\u{e0041}\\u{e007f}");
         check("über 東京 \u{3000}x", "über 東京 \u{3000}x", "über 東京 \u{3000}x");
         check("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}", "\\u{2066}x\\u{2069}");
+    }
+
+    #[test]
+    fn attack_11_the_list_is_ascending_and_holds_every_control() {
+        assert!(INVISIBLE.windows(2).all(|pair| pair[0].1 < pair[1].0), "ranges ascend and do not touch");
+        for c in (0..=0x10ffff).filter_map(char::from_u32) {
+            assert!(!c.is_control() || is_invisible(c), "{c:?}");
+        }
+        for c in ['\u{2800}', '\u{ffa0}', '\u{e000}', '\u{180b}', '\u{1d173}', '\u{10ffff}', '\u{fdd0}'] {
+            assert_eq!(line(&c.to_string()), format!("\\u{{{:x}}}", u32::from(c)));
+        }
+    }
+
+    #[test]
+    fn a_javascript_class_names_each_range() {
+        assert_eq!(
+            javascript_class(&[('a', 'b'), ('\u{e0000}', '\u{e0fff}')]),
+            r"\u{61}-\u{62}\u{e0000}-\u{e0fff}"
+        );
     }
 
     #[test]
