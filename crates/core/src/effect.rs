@@ -85,6 +85,59 @@ const LEXICON: [&str; 27] = [
     "eradicate",
 ];
 
+/// Whole words that move money, give others access or make something public: what left can't be called back.
+const OUTWARD: [&str; 20] = [
+    "transfer",
+    "pay",
+    "payout",
+    "refund",
+    "charge",
+    "withdraw",
+    "purchase",
+    "buy",
+    "wire",
+    "donate",
+    "remit",
+    "disburse",
+    "share",
+    "unshare",
+    "grant",
+    "invite",
+    "publish",
+    "unpublish",
+    "broadcast",
+    "impersonate",
+];
+
+/// A verb and, behind it, what makes it outward or secret: `send_money`, `set_user_password`.
+const OUTWARD_PHRASES: [(&[&str], &[&str]); 4] = [
+    (&["send", "move", "request"], &["money", "funds", "cash", "payment", "payments", "crypto"]),
+    (
+        &["create", "make", "submit", "execute", "schedule", "confirm", "approve", "authorize", "capture"],
+        &["payment", "payments", "payout", "purchase"],
+    ),
+    (
+        &["add", "give", "allow", "set", "update", "change", "modify", "make"],
+        &["access", "permission", "permissions", "collaborator", "collaborators", "acl", "public"],
+    ),
+    (
+        &[
+            "update", "set", "change", "reset", "rotate", "create", "generate", "write", "put", "export",
+            "reveal",
+        ],
+        &["password", "passwords", "passphrase", "secret", "secrets", "credential", "credentials", "mfa"],
+    ),
+];
+
+/// Words that only look. In front of an outward word they make it a noun: `get_share_link`, `list_transfers`.
+const LOOKING: [&str; 17] = [
+    "get", "list", "read", "search", "find", "describe", "show", "view", "count", "check", "fetch", "lookup",
+    "query", "preview", "estimate", "is", "has",
+];
+
+/// Last words that make an outward word a noun: `transfer_status`.
+const LOOKED_AT: [&str; 6] = ["status", "history", "info", "details", "summary", "options"];
+
 /// Splits a name into lower-case words at case changes and anything that is neither letter nor digit.
 pub fn name_words(name: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -112,9 +165,26 @@ pub fn name_words(name: &str) -> Vec<String> {
     words
 }
 
-/// Whether the name admits that something is destroyed.
+/// Whether the name admits that something is destroyed, or leaves in a way that can't be called back.
 pub fn name_is_destructive(name: &str) -> bool {
-    name_words(name).iter().any(|word| LEXICON.contains(&word.as_str()))
+    let words = name_words(name);
+    words.iter().any(|word| LEXICON.contains(&word.as_str())) || is_outward(&words)
+}
+
+/// Whether the words say that money, access or a secret changes hands.
+fn is_outward(words: &[String]) -> bool {
+    let one_of = |list: &[&str], word: &String| list.contains(&word.as_str());
+    if words.last().is_some_and(|last| one_of(&LOOKED_AT, last)) {
+        return false;
+    }
+    // A looking word turns what follows into what is looked at.
+    let acting = words.iter().position(|word| one_of(&LOOKING, word)).unwrap_or(words.len());
+    let acting = words.get(..acting).unwrap_or_default();
+    acting.iter().any(|word| one_of(&OUTWARD, word))
+        || OUTWARD_PHRASES.iter().any(|(verbs, objects)| {
+            let mut rest = acting.iter().skip_while(|word| !one_of(verbs, word)).skip(1);
+            rest.any(|word| one_of(objects, word))
+        })
 }
 
 /// The effect of a tool: first match of rule, `destructiveHint`, lexicon against hints, `readOnlyHint`, and write.
@@ -171,6 +241,49 @@ mod tests {
         }
         for name in ["list_deleted", "dropdown_values", "skill_list", "undelete", "get_repo", "killer_whales"]
         {
+            assert!(!name_is_destructive(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn attack_19_money_sharing_and_secrets_count_as_destructive() {
+        for name in [
+            "transfer",
+            "transfer_funds",
+            "pay",
+            "pay_invoice",
+            "send_money",
+            "bank.sendMoney",
+            "share",
+            "share_file",
+            "grant_access",
+            "update_password",
+            "set_user_password",
+            "rotate_secret",
+            "publish",
+            "publishPackage",
+            "create_payment",
+            "add_collaborator",
+            "make_repo_public",
+        ] {
+            assert!(name_is_destructive(name), "{name}");
+            let read_only = Annotations { read_only: Some(true), destructive: None };
+            assert_eq!(classify(None, read_only, name).because, Because::Contradiction, "{name}");
+        }
+        for name in [
+            "get_share_link",
+            "list_transfers",
+            "transfer_status",
+            "get_payment",
+            "search_published_posts",
+            "payment_history",
+            "check_password",
+            "send_message",
+            "update_order",
+            "shared_drives",
+            "set_title",
+            "list_pay_runs",
+        ] {
             assert!(!name_is_destructive(name), "{name}");
         }
     }
