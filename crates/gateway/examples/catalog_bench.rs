@@ -64,7 +64,8 @@ fn main() {
     timed("reading the same list again", 3, || {
         Roster::read(&upstream, list.clone(), Headers::Plain, &schemas)
     });
-    let standings = plan_pins(Trust::FirstSight, &[], &roster.sound()).standings;
+    let standings =
+        plan_pins(Trust::FirstSight, countersign_store::Sight::First, &[], &roster.sound()).standings;
     let source = [Source { roster, standings, prefix: Prefix::Upstream }];
     timed("building the catalogue", 3, || Catalog::build(&source, &RuleSet::default()));
     let catalog = Catalog::build(&source, &RuleSet::default());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use countersign_core::config::{Prefix, Trust};
 use countersign_core::ids::{FullName, ToolName, UpstreamId};
-use countersign_store::{PinState, StoreFault};
+use countersign_store::{PinState, Sight, StoreFault};
 use countersign_wire::frame::Notification;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
@@ -278,9 +278,10 @@ impl Keeper {
             return Ok(Some(PinPlan::all_accepted(&roster.sound())));
         }
         for _ in 0..TRIES {
+            let sight = self.house.store.sight_of(id).await?;
             let pins = self.house.store.pins(id).await?;
-            let plan = plan_pins(terms.trust, &pins, &roster.sound());
-            match self.record(id, &plan.changes).await? {
+            let plan = plan_pins(terms.trust, sight, &pins, &roster.sound());
+            match self.record(id, sight, &plan.changes).await? {
                 Recorded::All => return Ok(Some(plan)),
                 // Another gateway saw the same list in the same moment: what it pinned counts.
                 Recorded::Otherwise => {}
@@ -291,7 +292,12 @@ impl Keeper {
     }
 
     /// Stores what is new about an upstream's tools, all at once: a thousand first sights are one commit, not a thousand.
-    async fn record(&self, id: &UpstreamId, changes: &[PinChange]) -> Result<Recorded, StoreFault> {
+    async fn record(
+        &self,
+        id: &UpstreamId,
+        sight: Sight,
+        changes: &[PinChange],
+    ) -> Result<Recorded, StoreFault> {
         let now = self.house.now();
         let mut writes = tokio::task::JoinSet::new();
         let (mut firsts, mut at_first_sight) = (Vec::new(), PinState::Pending);
@@ -311,8 +317,9 @@ impl Keeper {
                 }
             }
         }
-        let as_planned =
-            firsts.is_empty() || self.house.store.pin_all(id, &firsts, at_first_sight, now).await?;
+        // An empty first list is a first sight too: what comes later waits for a person.
+        let nothing_new = firsts.is_empty() && sight == Sight::Later;
+        let as_planned = nothing_new || self.house.store.pin_all(id, &firsts, at_first_sight, now).await?;
         while let Some(written) = writes.join_next().await {
             // A task that panicked wrote nothing: the catalogue stays as it was, and the next list tries again.
             let Ok(written) = written else { return Ok(Recorded::NotAll) };

@@ -38,7 +38,7 @@ pub use ledger::{Entry, Filter, Row};
 pub use lines::SavedLine;
 pub use options::{Cadence, ConnectOptions, ReadRows};
 pub use pauses::REJECTIONS;
-pub use pins::{Definition, Pin, PinState};
+pub use pins::{Definition, Pin, PinState, Sight};
 pub use plans::{HoldRefused, Holding, Joined, PENDING_LIMIT, PlanFilter, PlanRow};
 pub use recover::Recovered;
 pub use runs::{Run, RunState};

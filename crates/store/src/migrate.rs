@@ -44,6 +44,12 @@ const STEPS: &[Step] = &[
         sqlite: include_str!("../migrations/sqlite/0005-roles.sql"),
         postgres: include_str!("../migrations/postgres/0005-roles.sql"),
     },
+    Step {
+        version: 6,
+        name: "first-lists",
+        sqlite: include_str!("../migrations/sqlite/0006-first-lists.sql"),
+        postgres: include_str!("../migrations/postgres/0006-first-lists.sql"),
+    },
 ];
 
 /// The newest version this program knows.

@@ -47,6 +47,15 @@ impl std::str::FromStr for PinState {
     }
 }
 
+/// Whether an upstream's list of tools was read before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Never.
+    First,
+    /// Yes, and it may have been empty.
+    Later,
+}
+
 /// A definition and its fingerprint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
@@ -117,9 +126,17 @@ impl Store {
         self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
     }
 
-    /// Pins what an upstream lists and nobody has pinned, all of it or nothing: no other process sees, and no crash leaves, half a
-    /// first sight. Tools are accepted at first sight only where their upstream has no pin at all. False if somebody else was
-    /// faster: the pins are others than they were taken for.
+    /// Whether an upstream's list was read before, by this gateway or another.
+    pub async fn sight_of(&self, upstream: &UpstreamId) -> Result<Sight, StoreFault> {
+        let values = cells![upstream.as_str()];
+        let sql = "SELECT upstream FROM listed_upstreams WHERE upstream = $1";
+        let known = self.read(move |view| view.one(sql, &values)).await?;
+        Ok(if known.is_some() { Sight::Later } else { Sight::First })
+    }
+
+    /// Notes that an upstream's list was read and pins what nobody has pinned, all of it or nothing: no other process sees, and
+    /// no crash leaves, half a first sight. Tools are accepted only with the first list. False if another gateway was faster:
+    /// the pins are not what the caller took them for.
     pub async fn pin_all(
         &self,
         upstream: &UpstreamId,
@@ -136,8 +153,10 @@ impl Store {
         rows.sort_by(|one, other| one.0.tool.cmp(&other.0.tool));
         let upstream = upstream.clone();
         self.write(move |tx| {
-            let known = "SELECT tool FROM pins WHERE upstream = $1 LIMIT 1";
-            if state == PinState::Accepted && tx.one(known, &cells![upstream.as_str()])?.is_some() {
+            let first = "INSERT INTO listed_upstreams (upstream, first_listed) VALUES ($1, $2)
+                         ON CONFLICT (upstream) DO NOTHING";
+            let is_first = tx.execute(first, &cells![upstream.as_str(), now])? > 0;
+            if state == PinState::Accepted && !is_first {
                 return Ok(false);
             }
             let mut all = true;

@@ -38,6 +38,14 @@ const BORROWED: &[(char, &str)] = &[
     ('b', "β"),
     ('e', "ε"),
     ('h', "η"),
+    // Digits that are read as letters; 0 and 1 stand above.
+    ('z', "2"),
+    ('e', "3"),
+    ('a', "4"),
+    ('s', "5"),
+    ('t', "7"),
+    ('b', "8"),
+    ('g', "9"),
     // Marks that pass for a hyphen or an underline.
     ('-', "‐‑‒–—−﹣－"),
     ('_', "＿‗"),
@@ -45,15 +53,20 @@ const BORROWED: &[(char, &str)] = &[
     ('.', "．․"),
 ];
 
+/// Pairs of letters that look like one.
+const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
+
 /// What the name looks like.
 pub(super) fn skeleton(name: &str) -> String {
-    name.nfkc()
+    let letters: String = name
+        .nfkc()
         .filter(|c| !is_invisible(*c) && !c.is_whitespace())
         // A capital I is drawn like a small l in most of those fonts.
         .map(|c| if c == 'I' { 'l' } else { c })
         .flat_map(char::to_lowercase)
         .map(borrowed)
-        .collect()
+        .collect();
+    PAIRS.iter().fold(letters, |name, (pair, one)| name.replace(pair, one))
 }
 
 /// The name without case.
@@ -86,6 +99,20 @@ mod tests {
             ("tool_o1", "tool_0l"),
             ("get-user", "get‑user"),
             ("𝐝elete", "delete"),
+        ] {
+            assert_eq!(skeleton(one), skeleton(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn attack_17_letter_pairs_and_digits_for_letters_look_alike() {
+        for (one, other) in [
+            ("confirm", "confirrn"),
+            ("rename", "renarne"),
+            ("overwrite", "overvvrite"),
+            ("delete_repo", "d3lete_rep0"),
+            ("send_message", "5end_me55age"),
+            ("transfer", "7r4n5f3r"),
         ] {
             assert_eq!(skeleton(one), skeleton(other), "{one} {other}");
         }

@@ -192,14 +192,20 @@ impl<'r> Plain<'r> {
 }
 
 /// Names that only mean a tool of some other upstream.
-struct Strangers<'e>(HashMap<String, Vec<&'e Tool>>);
+struct Strangers<'e> {
+    names: HashMap<String, Vec<&'e Tool>>,
+    /// Tools by what their own name looks like.
+    skeletons: HashMap<String, Vec<&'e Tool>>,
+}
 
 impl<'e> Strangers<'e> {
     fn of(entries: &[(&Source, &'e Entry)]) -> Self {
         let mut names: HashMap<String, Vec<&Tool>> = HashMap::new();
+        let mut skeletons: HashMap<String, Vec<&Tool>> = HashMap::new();
         for (_, entry) in entries {
             let tool: &Tool = &entry.tool;
             let name = tool.name.as_str();
+            skeletons.entry(skeleton(name)).or_default().push(tool);
             names.entry(tool.full_name().to_string()).or_default().push(tool);
             names.entry(format!("{}__{name}", tool.upstream)).or_default().push(tool);
             // A plain word such as `search` is language, not a name.
@@ -207,7 +213,13 @@ impl<'e> Strangers<'e> {
                 names.entry(name.to_owned()).or_default().push(tool);
             }
         }
-        Self(names)
+        Self { names, skeletons }
+    }
+
+    /// The first tool of another upstream whose own name is the same, or looks the same.
+    fn overlapping(&self, tool: &Tool) -> Option<&'e Tool> {
+        let alike = self.skeletons.get(&skeleton(tool.name.as_str()))?;
+        alike.iter().find(|other| other.upstream != tool.upstream).copied()
     }
 
     /// The first tool of another upstream that the text names.
@@ -215,7 +227,7 @@ impl<'e> Strangers<'e> {
         let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
         let words = tool.description().split(move |c: char| !part(c));
         words.map(|word| word.trim_matches(['.', ':', '-'])).filter(|word| word.len() > 2).find_map(|word| {
-            let meant = self.0.get(word)?;
+            let meant = self.names.get(word)?;
             // A name this upstream has as well is its own.
             if meant.iter().any(|other| other.upstream == tool.upstream) {
                 return None;
@@ -241,6 +253,13 @@ fn flags(tool: &Tool, outlook: &Outlook, strangers: &Strangers<'_>) -> Vec<Strin
         flags.push(format!(
             "its description names `{}`, a tool of another upstream",
             escape::line(&other.to_string())
+        ));
+    }
+    if let Some(other) = strangers.overlapping(tool) {
+        let how = if other.name == tool.name { "has the same name" } else { "has a name that looks like it" };
+        flags.push(format!(
+            "`{}`, a tool of another upstream, {how}",
+            escape::line(&other.full_name().to_string())
         ));
     }
     flags

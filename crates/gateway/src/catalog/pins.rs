@@ -7,7 +7,7 @@ use std::sync::Arc;
 use countersign_core::config::Trust;
 use countersign_core::ids::ToolName;
 use countersign_core::tool::Tool;
-use countersign_store::{Definition, Pin, PinState};
+use countersign_store::{Definition, Pin, PinState, Sight};
 
 /// How a listed tool compares with its pin.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,13 +58,13 @@ impl PinPlan {
     }
 }
 
-/// Compares an upstream's list with its pins. An upstream without any pin is seen for the first time: its tools are accepted
-/// as they are where the configuration trusts it. Everything that comes later waits. Pins of tools that vanished are kept.
-pub fn plan_pins(trust: Trust, pins: &[Pin], listed: &[Arc<Tool>]) -> PinPlan {
+/// Compares an upstream's list with its pins. Tools of the first list are accepted as they are where the configuration trusts
+/// the upstream. Everything that comes later waits, also where the first list was empty. Pins of tools that vanished are kept.
+pub fn plan_pins(trust: Trust, sight: Sight, pins: &[Pin], listed: &[Arc<Tool>]) -> PinPlan {
     let known: HashMap<&ToolName, &Pin> = pins.iter().map(|pin| (&pin.tool, pin)).collect();
-    let at_first_sight = match trust {
-        Trust::FirstSight if pins.is_empty() => PinState::Accepted,
-        Trust::FirstSight | Trust::Review => PinState::Pending,
+    let at_first_sight = match (trust, sight) {
+        (Trust::FirstSight, Sight::First) => PinState::Accepted,
+        (Trust::FirstSight, Sight::Later) | (Trust::Review, Sight::First | Sight::Later) => PinState::Pending,
     };
     let mut plan = PinPlan::default();
     for tool in listed {
@@ -125,7 +125,8 @@ mod tests {
 
     /// One listed tool `t` saying `now`, against the pins: its standing and the changes, in words.
     fn check(trust: Trust, pins: &[Pin], now: &str, expect: &str) {
-        let plan = plan_pins(trust, pins, &[tool("t", now)]);
+        let sight = if pins.is_empty() { Sight::First } else { Sight::Later };
+        let plan = plan_pins(trust, sight, pins, &[tool("t", now)]);
         let standing = match &plan.standings[&ToolName::new("t")] {
             Pinned::Accepted => "accepted".to_owned(),
             Pinned::New => "new".to_owned(),
@@ -173,6 +174,15 @@ mod tests {
     #[test]
     fn tools_that_vanish_change_nothing() {
         let pins = [pin("gone", PinState::Accepted, "a", None)];
-        assert_eq!(plan_pins(Trust::FirstSight, &pins, &[]), PinPlan::default());
+        assert_eq!(plan_pins(Trust::FirstSight, Sight::Later, &pins, &[]), PinPlan::default());
+    }
+
+    #[test]
+    fn attack_17_an_upstream_that_listed_nothing_at_first_is_not_trusted_later() {
+        let listed = [tool("t", "a")];
+        let standing =
+            |sight| plan_pins(Trust::FirstSight, sight, &[], &listed).standings[&ToolName::new("t")].clone();
+        assert_eq!(standing(Sight::First), Pinned::Accepted);
+        assert_eq!(standing(Sight::Later), Pinned::New);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use countersign_core::config::{Prefix, Trust};
 use countersign_core::rules::{Condition, Rule, RuleSet, Unlisted};
+use countersign_store::Sight;
 use countersign_wire::raw;
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ fn roster(upstream: &str, tools: &[&str]) -> Arc<Roster> {
 /// An upstream at first sight: everything sound is accepted.
 fn trusted(upstream: &str, tools: &[&str]) -> Source {
     let roster = roster(upstream, tools);
-    let standings = plan_pins(Trust::FirstSight, &[], &roster.sound()).standings;
+    let standings = plan_pins(Trust::FirstSight, Sight::First, &[], &roster.sound()).standings;
     Source { roster, standings, prefix: Prefix::Upstream }
 }
 
@@ -83,6 +84,36 @@ fn names_that_collide_withhold_each_other() {
 }
 
 #[test]
+fn attack_17_tools_of_two_upstreams_with_one_name_or_look_are_flagged() {
+    let flags = |first: &str, second: &str| {
+        let catalog = build(&[trusted("a", &[&named(first)]), trusted("b", &[&named(second)])]);
+        catalog.tools().map(|listed| listed.flags.join("; ")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        flags("send_mail", "send_mail"),
+        [
+            "`b:send_mail`, a tool of another upstream, has the same name",
+            "`a:send_mail`, a tool of another upstream, has the same name",
+        ]
+    );
+    assert_eq!(
+        flags("confirm", "confirrn")[1],
+        "`a:confirm`, a tool of another upstream, has a name that looks like it"
+    );
+    assert_eq!(flags("send_mail", "read_mail"), ["", ""]);
+}
+
+#[test]
+fn attack_17_names_that_differ_by_letter_pairs_or_digits_withhold_each_other() {
+    for (one, other) in [("confirm", "confirrn"), ("overwrite", "overvvrite"), ("delete_repo", "d3lete_rep0")]
+    {
+        let catalog = build(&[trusted("a", &[&named(one), &named(other)])]);
+        assert_eq!(catalog.accepted().count(), 0, "{one} {other}");
+        assert!(stands(&catalog)[0].contains("tool_lookalike"), "{one} {other}");
+    }
+}
+
+#[test]
 fn tools_that_cannot_be_used_are_withheld_with_the_reason() {
     let own = json!({"name": "own", "inputSchema": {"properties": {"countersign": {}}}}).to_string();
     let elsewhere = json!({"name": "ref", "inputSchema": {"$ref": "https://example.com/x"}}).to_string();
@@ -125,7 +156,7 @@ fn marks_for_headers_count_only_where_headers_are_sent() {
     let definitions = vec![raw::from_text(good).unwrap()];
     let roster =
         Arc::new(Roster::read(&UpstreamId::new("u"), definitions, Headers::Mirrored, &Schemas::default()));
-    let standings = plan_pins(Trust::FirstSight, &[], &roster.sound()).standings;
+    let standings = plan_pins(Trust::FirstSight, Sight::First, &[], &roster.sound()).standings;
     let catalog = build(&[Source { roster, standings, prefix: Prefix::Upstream }]);
     assert!(catalog.get(&FullName::new("u", "x")).unwrap().mirrors.is_some());
 }

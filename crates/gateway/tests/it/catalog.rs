@@ -27,7 +27,12 @@ async fn relist(peer: &Peer, store: &Store, trust: Trust) -> (Catalog, usize) {
     let id = peer.upstream.id().clone();
     let listed = peer.upstream.tools().await.unwrap();
     let roster = Arc::new(Roster::read(&id, listed, Headers::Plain, &Schemas::default()));
-    let plan = plan_pins(trust, &store.pins(&id).await.unwrap(), &roster.sound());
+    let plan = plan_pins(
+        trust,
+        store.sight_of(&id).await.unwrap(),
+        &store.pins(&id).await.unwrap(),
+        &roster.sound(),
+    );
     let (mut rows, mut firsts) = (0, Vec::new());
     let mut at_first_sight = PinState::Pending;
     for change in plan.changes {
@@ -113,5 +118,20 @@ async fn under_review_even_the_first_list_waits() {
     let (peer, store) = (Peer::new("u"), store(folder.path()).await);
     let (catalog, rows) = relist(&peer, &store, Trust::Review).await;
     assert_eq!((stands(&catalog, "tool_0"), rows, catalog.accepted().count()), ("tool_new", 3, 0));
+    peer.upstream.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attack_17_tools_that_appear_after_an_empty_first_list_wait_for_a_person() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tools.json");
+    let lists = |tools: &[Value]| std::fs::write(&file, json!(tools).to_string()).unwrap();
+    let peer = Peer::with("u", &[("LISTS", "file"), ("TOOLS", file.to_str().unwrap())], |_| {});
+    let store = store(folder.path()).await;
+    lists(&[]);
+    relist(&peer, &store, Trust::FirstSight).await;
+    lists(&[tool("late", "one")]);
+    let (catalog, rows) = relist(&peer, &store, Trust::FirstSight).await;
+    assert_eq!((stands(&catalog, "late"), rows), ("tool_new", 1));
     peer.upstream.close().await;
 }

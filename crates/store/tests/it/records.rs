@@ -7,7 +7,8 @@ use countersign_core::mode::Mode;
 use countersign_core::record::Source;
 use countersign_core::role::Role;
 use countersign_store::{
-    Credential, Definition, Grants, PinState, Run, RunState, SavedLine, Setter, StoreUrl, secret_digest,
+    Credential, Definition, Grants, PinState, Run, RunState, SavedLine, Setter, Sight, StoreUrl,
+    secret_digest,
 };
 use serde_json::json;
 
@@ -20,6 +21,7 @@ on_both!(
     a_mode_belongs_to_one_principal_and_survives,
     a_pin_changes_only_to_what_was_looked_at,
     a_first_sight_is_pinned_whole_or_not_at_all,
+    attack_17_an_empty_first_list_is_a_first_sight,
     runs_are_kept_and_end_once,
     the_salt_is_made_once,
     a_saved_line_outlives_the_store,
@@ -164,6 +166,18 @@ async fn a_first_sight_is_pinned_whole_or_not_at_all(place: Place) {
     let late = [(ToolName::new("later"), definition("a"))];
     assert!(!stores[1].pin_all(&"u0".into(), &late, PinState::Accepted, at(1)).await.unwrap());
     assert!(stores[1].pin_of(&FullName::new("u0", "later")).await.unwrap().is_none());
+}
+
+async fn attack_17_an_empty_first_list_is_a_first_sight(place: Place) {
+    let store = place.store().await;
+    let upstream = UpstreamId::new("u");
+    assert_eq!(store.sight_of(&upstream).await.unwrap(), Sight::First);
+    assert!(store.pin_all(&upstream, &[], PinState::Pending, at(0)).await.unwrap());
+    assert_eq!(store.sight_of(&upstream).await.unwrap(), Sight::Later);
+    let late = [(ToolName::new("late"), definition("a"))];
+    assert!(!store.pin_all(&upstream, &late, PinState::Accepted, at(1)).await.unwrap());
+    assert!(store.pins(&upstream).await.unwrap().is_empty());
+    assert!(store.pin_all(&upstream, &late, PinState::Pending, at(1)).await.unwrap());
 }
 
 async fn runs_are_kept_and_end_once(place: Place) {
