@@ -421,7 +421,7 @@ test("keys: j and k move, Enter opens, a and r go to the decision, u goes up, ? 
 
 test("hostile strings are inert and whole", async () => {
   const evil = "<script>window.hit=1</script><img src=x onerror=\"window.hit=1\"><svg/onload=window.hit=1>";
-  const args = { [`"><script>window.hit=1</script>`]: 1, [evil]: evil, javascript: "javascript:window.hit=1", bidi: "invoice \u202e001\u202c \u2066x\u2069", zero: "pay\u200bpal\u00ad \ufeff", tags: "ok\u{e0041}\u{e0042}", control: "a\u001b[2Jb\u0007", proto: { __proto__x: 1, constructor: "c" }, template: "{{7*7}} ${7*7}", long: `${"0123456789".repeat(10_240)}END` };
+  const args = { [`"><script>window.hit=1</script>`]: 1, [evil]: evil, javascript: "javascript:window.hit=1", bidi: "invoice \u202e001\u202c \u2066x\u2069", zero: "pay\u200bpal\u00ad \ufeff", tags: "ok\u{e0041}\u{e0042}", blank: "a\u2800b\uffa0c\ue000", control: "a\u001b[2Jb\u0007", proto: { __proto__x: 1, constructor: "c" }, template: "{{7*7}} ${7*7}", long: `${"0123456789".repeat(10_240)}END` };
   const plan = await bot.ask("write", "notes:take_anything", args, `${evil} \u202eevil`);
   await row(plan.plan_id).waitFor();
   await page.locator(`.plan-row[data-plan="${plan.plan_id}"] .badge`, { hasText: "hidden characters" }).waitFor();
@@ -432,6 +432,7 @@ test("hostile strings are inert and whole", async () => {
   assert.match(await shown("bidi"), /invoice \\u\{202e\}001\\u\{202c\} \\u\{2066\}x\\u\{2069\}/);
   assert.match(await shown("zero"), /pay\\u\{200b\}pal\\u\{ad\} \\u\{feff\}/);
   assert.match(await shown("tags"), /\\u\{e0041\}\\u\{e0042\}/);
+  assert.match(await shown("blank"), /a\\u\{2800\}b\\u\{ffa0\}c\\u\{e000\}/);
   assert.match(await shown("control"), /a\\u001b\[2Jb\\u0007/);
   assert.doesNotMatch(await page.locator("main").textContent(), /[\u202a-\u202e\u2066-\u2069\u200b\ufeff]/);
   await page.locator(".folds", { hasText: "folded" }).waitFor();
