@@ -32,7 +32,7 @@ export async function end() { for (const one of ends.reverse()) await one(); end
 export async function gateway({ config = '', ttl = '5m', surface = 'router' } = {}) {
   const folder = mkdtempSync(path.join(tmpdir(), 'countersign-cards-'));
   const file = path.join(folder, 'countersign.toml');
-  writeFileSync(file, `[gateway]\nmode = "execute"\nsurface = "${surface}"\n[confirm]\nttl = "${ttl}"\n[upstreams.orders]\nkind = "demo"\n${config}\n`);
+  writeFileSync(file, `[gateway]\nmode = "execute"\nsurface = "${surface}"\n[confirm]\nttl = "${ttl}"\nhold = "0s"\nstrength = { write = "caller" }\n[upstreams.orders]\nkind = "demo"\n${config}\n`);
   const child = spawn(binary, ['serve', '--config', file, '--http', '127.0.0.1:0'], { stdio: ['ignore', 'ignore', 'pipe'], env: { PATH: process.env.PATH, HOME: folder } });
   const url = await new Promise((resolve, reject) => {
     let told = '';

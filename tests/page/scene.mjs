@@ -37,6 +37,9 @@ run = ["sh", "${room}/build.sh", "{what}"]
 effect = "write"
 background = true
 
+[confirm]
+hold = "0s"
+
 [upstreams.orders]
 kind = "demo"
 

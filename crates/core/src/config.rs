@@ -169,11 +169,12 @@ fn read_whole(reader: &mut Reader<'_>, root: &Table) -> Config {
     rules.extend(rule::of_tools(reader.files, &upstreams));
     rules.extend(native::after(&upstreams));
     let (rules, origins): (Vec<_>, Vec<_>) = rules.into_iter().unzip();
+    let confirm = sections::confirm(reader, root);
     Config {
-        rules: rule::compile(reader, root, rules, gateway.unlisted),
+        rules: rule::compile(reader, root, rules, gateway.unlisted).with_strengths(confirm.strengths),
         gateway,
         intent: sections::intent(reader, root),
-        confirm: sections::confirm(reader, root),
+        confirm,
         ledger: sections::ledger(reader, root),
         limits: sections::limits(reader, root),
         desk: sections::desk(reader, root),

@@ -88,7 +88,7 @@ fn weigh<'h>(
 
     let classified = classify(rules.effect, tool.annotations, tool.name.as_str());
     record.effect = Some(classified.effect);
-    let kind = rules.confirm.unwrap_or(default_kind(classified.effect));
+    let kind = rules.kind_for(classified.effect);
     let style = preview::style(&tool, rules.preview.as_ref());
     let held = if phase_two && kind != Kind::None {
         call.arguments = style.for_apply(call.arguments);
@@ -104,11 +104,11 @@ fn weigh<'h>(
     check_rules(&call, law, &rules, classified.effect, now)?;
     own_mode?;
     check_mode(&call, mode)?;
-    let need = match need(&call, &rules, kind) {
+    let need = match need(&call, &rules, classified.effect) {
         Ok(need) => need,
         // A call that is only explained needs no name to be typed.
         Err(_) if mode == Mode::Ask && classified.effect != Effect::Read => {
-            Need { kind, strength: rules.strength.unwrap_or(default_strength(kind)), typed: None }
+            Need { kind, strength: rules.strength_for(classified.effect).0, typed: None }
         }
         // Whose arguments do not fit is told that first: it says what is missing.
         Err(refusal) => return Err(fits(&call, &tool, law).err().unwrap_or(refusal)),
@@ -346,24 +346,8 @@ pub fn over_limit(
         .next(&[NextAction::RetryLater])
 }
 
-const fn default_kind(effect: Effect) -> Kind {
-    match effect {
-        Effect::Read => Kind::None,
-        Effect::Write => Kind::Simple,
-        Effect::Destructive => Kind::Preview,
-    }
-}
-
-const fn default_strength(kind: Kind) -> Strength {
-    match kind {
-        Kind::None | Kind::Simple => Strength::Caller,
-        Kind::Preview => Strength::Host,
-        Kind::Type => Strength::Human,
-    }
-}
-
-fn need(call: &Call, rules: &Resolution, kind: Kind) -> Result<Need, Refusal> {
-    let strength = rules.strength.unwrap_or(default_strength(kind));
+fn need(call: &Call, rules: &Resolution, effect: Effect) -> Result<Need, Refusal> {
+    let (kind, strength) = (rules.kind_for(effect), rules.strength_for(effect).0);
     let typed = match kind {
         Kind::Type => Some(to_be_typed(call, rules)?),
         Kind::None | Kind::Simple | Kind::Preview => None,
@@ -447,6 +431,6 @@ fn fits(call: &Call, tool: &Tool, law: &Snapshot<'_>) -> Result<(), Refusal> {
 /// Why a tool has its effect and needs what it needs; for lists and explanations.
 pub fn outlook(tool: &Tool, rules: &Resolution) -> (Classified, Kind, Strength) {
     let classified = classify(rules.effect, tool.annotations, tool.name.as_str());
-    let kind = rules.confirm.unwrap_or(default_kind(classified.effect));
-    (classified, kind, rules.strength.unwrap_or(default_strength(kind)))
+    let kind = rules.kind_for(classified.effect);
+    (classified, kind, rules.strength_for(classified.effect).0)
 }

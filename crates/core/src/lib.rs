@@ -18,6 +18,7 @@ pub mod mode;
 pub mod nearest;
 pub mod plan;
 pub mod preview;
+pub mod profile;
 pub mod python;
 pub mod record;
 pub mod redact;

@@ -20,6 +20,7 @@ use crate::duration::Rate;
 use crate::effect::Effect;
 use crate::ids::FullName;
 use crate::preview::Style;
+use crate::profile::StrengthDefaults;
 use crate::role::Role;
 
 /// A name for a rule in messages and records.
@@ -104,6 +105,7 @@ pub struct RuleSet {
     globs: GlobSet,
     owners: Vec<usize>,
     unlisted: Unlisted,
+    strengths: StrengthDefaults,
 }
 
 /// A glob that can't be used.
@@ -141,7 +143,18 @@ impl RuleSet {
             rule: 0,
             why: error.kind().to_string(),
         })?;
-        Ok(Self { rules, globs, owners, unlisted })
+        Ok(Self { rules, globs, owners, unlisted, strengths: StrengthDefaults::default() })
+    }
+
+    /// The same rules over other default strengths.
+    #[must_use]
+    pub fn with_strengths(self, strengths: StrengthDefaults) -> Self {
+        Self { strengths, ..self }
+    }
+
+    /// What decides the strength of calls whose rules do not.
+    pub fn strengths(&self) -> StrengthDefaults {
+        self.strengths
     }
 
     /// The rules as written.

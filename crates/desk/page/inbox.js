@@ -53,10 +53,10 @@ function group(plans) {
 
 function teach() {
   return empty("Nothing waits for you",
-    "When an agent asks for something that needs a person, its plan appears here by itself: what it wants to run, with which arguments, and what would change. You approve or reject it; the agent can't.",
+    "Agents draft; a person countersigns. When an agent wants to change something, its plan appears here by itself: what it would run, with which arguments, and what would change. Nothing runs on the agent's word: you agree here, in its host's dialog or with `countersign approve`.",
     h("p", null, "To see one, let an agent call a tool that writes, or try it from a shell:"),
     command("countersign call tool-write --tool-name=UPSTREAM:TOOL --json_args '{}'"),
-    h("p", { class: "dim" }, "What needs a person is written in the rules: see ", h("a", { href: "/policy" }, "Policy"), "."));
+    h("p", { class: "dim" }, "Who has to agree is written in the profile and the rules: see ", h("a", { href: "/policy" }, "Policy"), "."));
 }
 
 function pausesOf(list, reload) {

@@ -148,6 +148,8 @@ impl Wanted {
         let mut all = Map::from_iter([
             ("name".to_owned(), json!(self.tool_name.to_string())),
             ("intent".to_owned(), Value::Object(intent)),
+            // Whoever typed the command is asked right here: nothing is held open for another rail.
+            ("wait_seconds".to_owned(), json!(0)),
         ]);
         all.extend(self.json_args.as_ref().map(|text| ("args_json".to_owned(), json!(text))));
         all.extend(self.mode.map(|mode| ("mode".to_owned(), json!(mode))));

@@ -433,7 +433,7 @@ fn headed(before: Option<&str>, text: &str) -> String {
     match before {
         Some(_) => text.to_owned(),
         None => format!(
-            "# What agents may change, and who has to agree. Checked by `countersign policy check`.\n\n[gateway]\nmode = \"ask\"\n\n{}",
+            "# What agents may change, and who has to agree. Checked by `countersign policy check`.\n\n[gateway]\nmode = \"ask\"\n\n[confirm]\nprofile = \"solo\"                   # who agrees to a change: your host's dialog, the page or `countersign approve`\n\n{}",
             text.trim_start()
         ),
     }

@@ -57,6 +57,10 @@ const CONFIG: &str = r#"# our notes
 [gateway]
 mode = "execute"        # for the tests
 
+[confirm]
+strength = { write = "caller" }
+hold = "0s"
+
 [upstreams.notes]       # a notebook
 command = "python3"
 args = ["server.py"]
@@ -371,7 +375,7 @@ fn a_number_keeps_its_digits_however_long_it_is() {
     let config = [
         "[gateway]\nmode = \"execute\"\n[upstreams.bank]\n",
         &tool("balance", "effect = \"read\""),
-        &tool("pay", "preview = [\"cat\", \"n.json\"]"),
+        &tool("pay", "strength = \"caller\"\npreview = [\"cat\", \"n.json\"]"),
     ]
     .concat();
     world.write("countersign.toml", &config).write("n.json", &format!("{{\"n\": {LONG}, \"far\": 1e400}}"));

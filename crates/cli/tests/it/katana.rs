@@ -50,7 +50,10 @@ const POLICY: [(&str, bool, bool); 34] = [
 
 fn world() -> World {
     let world = World::new();
-    world.write("countersign.toml", "[gateway]\nmode = \"execute\"\n[upstreams.katana]\nkind = \"demo\"\n");
+    world.write(
+        "countersign.toml",
+        "[gateway]\nmode = \"execute\"\n[confirm]\nhold = \"0s\"\n[upstreams.katana]\nkind = \"demo\"\n",
+    );
     world
 }
 

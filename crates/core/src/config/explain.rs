@@ -14,6 +14,7 @@ use crate::gate;
 use crate::intent::{Door, Spoken};
 use crate::mode::Mode;
 use crate::preview::{self, Style};
+use crate::profile::StrengthOrigin;
 use crate::refusal::{Code, Refusal};
 use crate::rules::{Field, Resolution};
 use crate::tool::Tool;
@@ -148,12 +149,13 @@ pub(super) fn deciding_rule(refusal: Option<&Refusal>, rules: &Resolution) -> Op
 fn decided(tool: &Tool, rules: &Resolution) -> Vec<Decided> {
     let (classified, kind, strength) = gate::outlook(tool, rules);
     let style = preview::style(tool, rules.preview.as_ref());
+    let origin = strength_origin(rules, classified.effect);
     let of = |field: Field| -> Option<(Value, &str)> {
         let some = |value: Option<Value>| value.map(|value| (value, ""));
         match field {
             Field::Effect => Some((json!(classified.effect), because(classified.because))),
             Field::Confirm => Some((json!(kind), "the default for the effect")),
-            Field::Strength => Some((json!(strength), "the default for the confirm")),
+            Field::Strength => Some((json!(strength), origin.as_str())),
             Field::Preview => Some((style_value(&style), "the tool's input schema, else computed")),
             Field::TypeField => some(rules.type_field.as_ref().map(|field| json!(field))),
             Field::Role => some(rules.role.map(|role| json!(role))),
@@ -171,6 +173,22 @@ fn decided(tool: &Tool, rules: &Resolution) -> Vec<Decided> {
         Some(Decided { field: *field, value, rule, because })
     };
     Field::ALL.iter().filter_map(decide).collect()
+}
+
+/// Where the strength comes from where no rule decides it.
+fn strength_origin(rules: &Resolution, effect: Effect) -> String {
+    let (profile, kind) = (rules.strengths.profile, rules.kind_for(effect));
+    if kind == Kind::None {
+        return "no second step: nobody is asked".to_owned();
+    }
+    match rules.strength_for(effect).1 {
+        StrengthOrigin::Rule => "a rule".to_owned(),
+        StrengthOrigin::Confirm => format!("confirm.strength.{effect}"),
+        StrengthOrigin::Profile if profile.awaits_gesture(kind) => {
+            format!("profile {profile}; human until gesture is there")
+        }
+        StrengthOrigin::Profile => format!("profile {profile}"),
+    }
 }
 
 fn because(because: Because) -> &'static str {

@@ -10,6 +10,7 @@ use super::template::{self, Gaps, Piece, Template};
 use super::tree::{Node, Table};
 use crate::intent::Strictness;
 use crate::mode::Mode;
+use crate::profile::{Profile, StrengthDefaults};
 use crate::rules::Unlisted;
 use crate::words::{UnknownWord, choices, words};
 
@@ -117,6 +118,10 @@ pub struct IntentSection {
 pub struct ConfirmSection {
     /// How long a token lives: one second to ten minutes.
     pub ttl: Duration,
+    /// Who has to agree where no rule says: the profile, and what overrides it.
+    pub strengths: StrengthDefaults,
+    /// How long a first call waits for somebody to decide.
+    pub hold: Duration,
 }
 
 /// `[ledger]`.
@@ -152,6 +157,8 @@ const LARGEST_FRAME: u64 = 1 << 30;
 const TTL: Duration = Duration::from_secs(300);
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(600);
+const HOLD: Duration = Duration::from_secs(50);
+const LONGEST_HOLD: Duration = Duration::from_secs(600);
 
 static EMPTY: Table = Table { entries: Vec::new() };
 
@@ -303,14 +310,39 @@ pub(super) fn intent(reader: &mut Reader<'_>, root: &Table) -> IntentSection {
 
 pub(super) fn confirm(reader: &mut Reader<'_>, root: &Table) -> ConfirmSection {
     let table = table_of(reader, root, "confirm", "{ ttl = \"5m\" }");
-    let ttl = Section::open(reader, table, "`[confirm]`", &["ttl"]).span("ttl", "\"5m\"").unwrap_or(TTL);
+    let mut section = Section::open(reader, table, "`[confirm]`", &["ttl", "profile", "strength", "hold"]);
+    let ttl = section.span("ttl", "\"5m\"").unwrap_or(TTL);
+    let profile = section.word("profile", "\"solo\"").unwrap_or(Profile::Solo);
+    let hold = table.get("hold").map_or(HOLD, |node| hold(reader, node));
     if let Some(node) = table.get("ttl")
         && !(SHORTEST_TTL..=LONGEST_TTL).contains(&ttl)
     {
         let help = "write `ttl = \"5m\"`, or anything from `1s` to `10m`".to_owned();
         reader.error(node.place, Problem::BadValue, "a confirm token lives one second to ten minutes", help);
     }
-    ConfirmSection { ttl }
+    let example = "{ write = \"human\" }";
+    let by_effect = table.get("strength").and_then(|node| reader.table(node, "strength", example));
+    let mut by_effect =
+        Section::open(reader, by_effect.unwrap_or(&EMPTY), "`confirm.strength`", &["write", "destructive"]);
+    let strengths = StrengthDefaults {
+        profile,
+        write: by_effect.word("write", "\"human\""),
+        destructive: by_effect.word("destructive", "\"human\""),
+    };
+    ConfirmSection { ttl, strengths, hold }
+}
+
+/// `hold`: none at all is a value here, unlike in other spans.
+fn hold(reader: &mut Reader<'_>, node: &Node) -> Duration {
+    if node.as_text().and_then(|text| crate::duration::parse(text).ok()) == Some(Duration::ZERO) {
+        return Duration::ZERO;
+    }
+    let Some(hold) = reader.span(node, "hold", "\"50s\"") else { return HOLD };
+    if hold > LONGEST_HOLD {
+        let help = "write `hold = \"50s\"`, or anything from `0s` to `10m`".to_owned();
+        reader.error(node.place, Problem::BadValue, "a call is held open at most ten minutes", help);
+    }
+    hold
 }
 
 pub(super) fn ledger(reader: &mut Reader<'_>, root: &Table) -> LedgerSection {

@@ -12,6 +12,7 @@ use crate::digest::{Digest, Domain};
 use crate::duration::Rate;
 use crate::effect::Effect;
 use crate::preview::Style;
+use crate::profile::{StrengthDefaults, StrengthOrigin};
 use crate::role::Role;
 use crate::words::words;
 
@@ -93,6 +94,8 @@ pub struct Resolution {
     pub fault: Option<RuleFault>,
     /// Whether tools no rule allows are denied.
     pub closed: bool,
+    /// What decides the strength where no rule does.
+    pub strengths: StrengthDefaults,
 }
 
 impl Resolution {
@@ -113,6 +116,23 @@ impl Resolution {
         }
     }
 
+    /// The kind of second step: a rule's, else the effect's own.
+    pub fn kind_for(&self, effect: Effect) -> Kind {
+        self.confirm.unwrap_or(match effect {
+            Effect::Read => Kind::None,
+            Effect::Write => Kind::Simple,
+            Effect::Destructive => Kind::Preview,
+        })
+    }
+
+    /// Who has to agree, and what says so: a rule, else `[confirm] strength`, else the profile.
+    pub fn strength_for(&self, effect: Effect) -> (Strength, StrengthOrigin) {
+        match self.strength {
+            Some(strength) => (strength, StrengthOrigin::Rule),
+            None => self.strengths.strength(effect, self.kind_for(effect)),
+        }
+    }
+
     /// The digest of the decision: plans die when it changes, and only then.
     pub fn digest(&self, effect: Effect) -> Digest {
         let preview = self.preview.as_ref().map(|rule| match rule {
@@ -127,7 +147,8 @@ impl Resolution {
             "effect": effect,
             "confirm": self.confirm,
             "type_field": self.type_field,
-            "strength": self.strength,
+            // The strength in force, wherever it comes from: a plan made under a softer profile ends with it.
+            "strength": self.strength_for(effect).0,
             "preview": preview,
             "role": self.role,
         });
@@ -169,7 +190,11 @@ impl Resolution {
 }
 
 pub(super) fn resolve(rules: &RuleSet, facts: &Facts<'_>) -> Resolution {
-    let mut resolution = Resolution { closed: rules.unlisted() == Unlisted::Deny, ..Resolution::default() };
+    let mut resolution = Resolution {
+        closed: rules.unlisted() == Unlisted::Deny,
+        strengths: rules.strengths(),
+        ..Resolution::default()
+    };
     let mut world = None;
     for rule in rules.matching(facts.name).into_iter().filter_map(|index| rules.rules().get(index)) {
         let holds = match &rule.when {

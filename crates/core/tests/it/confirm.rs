@@ -31,7 +31,7 @@ struct Story {
 
 impl Story {
     fn new(rules: Vec<Rule>) -> Self {
-        let mut world = World::with_rules(rules);
+        let mut world = World::with_rules(rules).writes_by_caller();
         let tool = tool("sync_notes", json!({}));
         let mut call = call(&tool, router(Variant::Write), r#"{"id":7}"#);
         let Verdict::Hold(draft) = world.judge(call.clone(), at(0)) else { panic!("phase 1 holds") };
@@ -223,7 +223,7 @@ fn a_typed_name_is_exact_and_never_echoed() {
 fn a_preview_that_drifted_refuses_and_shows_both() {
     let mut rule = Rule::named("r", &["*"]);
     rule.preview = Some(Style::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
-    let mut world = World::with_rules(vec![rule]);
+    let mut world = World::with_rules(vec![rule]).writes_by_caller();
     let tool = tool("sync_notes", json!({}));
     let mut call = call(&tool, router(Variant::Write), r#"{"id":7,"dry_run":true}"#);
     let Verdict::Hold(draft) = world.judge(call.clone(), at(0)) else { panic!() };

@@ -159,7 +159,7 @@ fn permits_come_only_when_nothing_has_changed_and_someone_strong_enough_agreed()
 fn a_step_whose_preview_drifted_stops_the_whole() {
     let mut rule = Rule::named("r", &["*"]);
     rule.preview = Some(Style::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
-    let world = World::with_rules(vec![rule]);
+    let world = World::with_rules(vec![rule]).writes_by_caller();
     let write = tool("sync_notes", json!({}));
     let draft =
         || draft_step(call(&write, router(Variant::Write), r#"{"id":1}"#), &snapshot(&world), at(0)).unwrap();

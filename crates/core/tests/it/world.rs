@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use countersign_core::call::{Arguments, Call, Caller, Scopes, Standing};
-use countersign_core::confirm::{Brought, Held};
+use countersign_core::confirm::{Brought, Held, Strength};
 use countersign_core::gate::{NoLimits, NoSchema, Snapshot, Verdict, Writes, judge};
 use countersign_core::grant::Grant;
 use countersign_core::ids::FullName;
 use countersign_core::intent::{Door, Spoken, Strictness, Variant};
 use countersign_core::mode::Mode;
+use countersign_core::profile::StrengthDefaults;
 use countersign_core::record::Source;
 use countersign_core::redact::Redactor;
 use countersign_core::role::Role;
@@ -58,6 +59,13 @@ impl World {
             writes: Writes::Open,
             redactor: Redactor::new(*b"salt"),
         }
+    }
+
+    /// The same, where an operator lets the agent's own token run writes: for tests of the token protocol.
+    pub(crate) fn writes_by_caller(mut self) -> Self {
+        let strengths = StrengthDefaults { write: Some(Strength::Caller), ..StrengthDefaults::default() };
+        self.rules = self.rules.with_strengths(strengths);
+        self
     }
 
     pub(crate) fn judge(&self, call: Call, now: Timestamp) -> Verdict {

@@ -151,7 +151,8 @@ impl<'r> Plain<'r> {
             source: Door::Mcp,
             scopes: Scopes::all(),
         };
-        let unconditional = RuleSet::compile(unconditional, all.unlisted());
+        let unconditional = RuleSet::compile(unconditional, all.unlisted())
+            .map(|rules| rules.with_strengths(all.strengths()));
         // Globs that compiled once compile again; should they not, nothing counts as settled.
         let settled = unconditional.is_ok();
         Self { all, unconditional: unconditional.unwrap_or_default(), settled, caller, none: Map::new() }

@@ -251,7 +251,7 @@ fn the_outlook_is_what_the_rules_say_without_arguments() {
     assert!(outlook("look").is_plain_read());
     assert_eq!(outlook("get_x").outlook.role, Some(Role::Human));
     let create = &outlook("create_x").outlook;
-    assert_eq!((create.effect, create.strength, create.conditional), (Effect::Write, Strength::Caller, true));
+    assert_eq!((create.effect, create.strength, create.conditional), (Effect::Write, Strength::Host, true));
     assert_eq!(outlook("shell").outlook.denied.as_deref(), Some("no shell"));
     let wipe = &outlook("wipe_x").outlook;
     assert_eq!(

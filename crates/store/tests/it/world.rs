@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::call::{Arguments, Call, Caller, Scopes, Standing};
-use countersign_core::confirm::{Brought, Held, Kind};
+use countersign_core::confirm::{Brought, Held, Kind, Strength};
 use countersign_core::digest::Digest;
 use countersign_core::gate::{
     Draft, NoLimits, NoSchema, Permit, Snapshot, Verdict, Writes, judge, token_digest,
@@ -13,6 +13,7 @@ use countersign_core::ids::{FullName, PlanId};
 use countersign_core::intent::{Door, Spoken, Strictness, Variant};
 use countersign_core::mode::Mode;
 use countersign_core::plan::Plan;
+use countersign_core::profile::StrengthDefaults;
 use countersign_core::record::{CallRecord, Source};
 use countersign_core::redact::Redactor;
 use countersign_core::role::Role;
@@ -70,7 +71,9 @@ pub(crate) fn call(principal: &str, name: &str, arguments: &str, brought: Brough
 fn rules() -> RuleSet {
     let mut free = Rule::named("free", &["files:free_*"]);
     free.confirm = Some(Kind::None);
-    RuleSet::compile(vec![free], Unlisted::Govern).unwrap()
+    // The store is tested with plans that need no more than their token.
+    let strengths = StrengthDefaults { write: Some(Strength::Caller), ..StrengthDefaults::default() };
+    RuleSet::compile(vec![free], Unlisted::Govern).unwrap().with_strengths(strengths)
 }
 
 /// Judges in execute mode.

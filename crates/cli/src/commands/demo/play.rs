@@ -142,7 +142,7 @@ impl<'a> Play<'a> {
     /// In execute mode it is held, and the agent's own yes is not enough.
     async fn ask(&self, agent: &Agent) -> Result<Told, Trouble> {
         self.line("agent", "Then I ask for it.", NAME).await;
-        let asked = self.delete(agent, json!({"mode": "execute"})).await?;
+        let asked = self.delete(agent, json!({"mode": "execute", "wait_seconds": 0})).await?;
         let id = asked.data("plan_id").to_owned();
         if id.is_empty() {
             return Err(broken("the plan was not held", &asked.result.to_string()));

@@ -189,7 +189,7 @@ fn second_step(explained: &Explained) -> String {
     };
     let who = match explained.strength {
         Strength::Caller => "the agent may bring the answer",
-        Strength::Host => "the host's own dialog answers",
+        Strength::Host => "the host's own dialog, or a person with a credential, answers",
         Strength::Human => "a person with a credential answers",
     };
     format!("{what}; {who}")

@@ -32,7 +32,7 @@ impl Stage {
         let made = world.command(root().join("examples/ecosystem/setup")).arg(&home).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         world.set("ECOSYSTEM_HOME", home.to_str().unwrap().to_owned());
-        world.write("countersign.toml", "");
+        world.write("countersign.toml", "[confirm]\nhold = \"0s\"\n");
         let preset = root().join("presets/amof.toml");
         let mut all = vec!["--config", "countersign.toml", "--config", preset.to_str().unwrap()];
         all.extend(flags);

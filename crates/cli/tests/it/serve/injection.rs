@@ -22,6 +22,7 @@ run = ["printf", "[%s]", "{value}", "--in={value}", "{list}", ["{free}"]]
 name = "note"
 effect = "write"
 confirm = "simple"
+strength = "caller"
 stdin = "{text}"
 input = { text = { type = "string" } }
 run = ["sh", "-c", "printf '%s' \"$1\" > noted; cat > fed", "sh", "{text}"]

@@ -39,6 +39,7 @@ run = ["sh", "-c", "echo breaking; exit 3"]
 name = "deploy"
 effect = "write"
 confirm = "simple"
+strength = "caller"
 background = true
 run = ["sh", "-c", "echo deployed"]
 

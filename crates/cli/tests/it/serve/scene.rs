@@ -45,6 +45,22 @@ fn python() -> &'static str {
     })
 }
 
+/// The configuration of a scenario about the token protocol: nothing waits, and the agent's own token runs a write. One that
+/// says who has to agree, or how long to wait, is left as it says.
+fn token_protocol(config: &str) -> String {
+    let mut lines = String::new();
+    if !config.contains("hold = ") {
+        lines += "hold = \"0s\"\n";
+    }
+    if !config.contains("profile = ") && !config.contains("strength = {") {
+        lines += "strength = { write = \"caller\" }\n";
+    }
+    match config.split_once("[confirm]\n") {
+        Some((before, after)) => format!("{before}[confirm]\n{lines}{after}"),
+        None => format!("{config}\n[confirm]\n{lines}"),
+    }
+}
+
 impl Scene {
     /// A gateway with this configuration, before the upstream `notes`.
     pub(crate) fn open(way: Way, config: &str) -> Self {
@@ -105,6 +121,7 @@ impl Scene {
         let peer = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/peers/recorder.py");
         // What a scenario says of the upstream itself stands at the end of its configuration.
         let (config, upstream) = config.split_once("[upstreams.notes]").unwrap_or((config, ""));
+        let config = token_protocol(config);
         let whole = format!(
             "{config}\n[upstreams.notes]{upstream}\ncommand = {:?}\nargs = [\"-I\", \"-S\", {peer:?}]\nenv = {{ RECORD = {record:?}, STATE = {state:?} }}\n",
             python()

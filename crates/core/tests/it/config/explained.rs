@@ -127,7 +127,7 @@ name = "small payments"
 tool = "bank:pay"
 args = { amount = 5, to = "bob" }
 mode = "execute"
-expect = { verdict = "hold", effect = "write", confirm = "simple", strength = "caller" }
+expect = { verdict = "hold", effect = "destructive", confirm = "preview", strength = "host" }
 
 [[tests]]
 name = "large payments"

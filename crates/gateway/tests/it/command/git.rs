@@ -130,17 +130,17 @@ async fn changes_are_explained_previewed_and_held_and_nothing_moves() {
     std::fs::write(here.join("a.txt"), "one\ntwo\n").unwrap();
     let before = bytes(here);
     let changes = [
-        ("add", json!({"paths": ["new file;.txt"]}), "simple caller", "add 'new file;.txt'"),
-        ("unstage", json!({"paths": ["a.txt"]}), "simple caller", ""),
-        ("commit", json!({"message": "-m is no flag"}), "simple caller", ""),
-        ("create_branch", json!({"name": "next"}), "simple caller", "the branch would start at"),
-        ("switch", json!({"branch": "topic"}), "simple caller", "t.txt"),
-        ("merge", json!({"branch": "topic"}), "simple caller", "+topic"),
-        ("revert", json!({"commit": "HEAD"}), "simple caller", "+one"),
-        ("tag", json!({"name": "v2"}), "simple caller", "the tag would name"),
-        ("stash", json!({"message": "for later"}), "simple caller", "a.txt"),
-        ("unstash", json!({}), "simple caller", "+aside"),
-        ("pull", json!({"branch": "main"}), "simple caller", "refs/heads/main"),
+        ("add", json!({"paths": ["new file;.txt"]}), "simple host", "add 'new file;.txt'"),
+        ("unstage", json!({"paths": ["a.txt"]}), "simple host", ""),
+        ("commit", json!({"message": "-m is no flag"}), "simple host", ""),
+        ("create_branch", json!({"name": "next"}), "simple host", "the branch would start at"),
+        ("switch", json!({"branch": "topic"}), "simple host", "t.txt"),
+        ("merge", json!({"branch": "topic"}), "simple host", "+topic"),
+        ("revert", json!({"commit": "HEAD"}), "simple host", "+one"),
+        ("tag", json!({"name": "v2"}), "simple host", "the tag would name"),
+        ("stash", json!({"message": "for later"}), "simple host", "a.txt"),
+        ("unstash", json!({}), "simple host", "+aside"),
+        ("pull", json!({"branch": "main"}), "simple host", "refs/heads/main"),
         (
             "push",
             json!({"branch": "topic"}),

@@ -52,9 +52,12 @@ struct Scene {
     folder: tempfile::TempDir,
 }
 
+/// The agent's own token runs writes, and nothing waits: these tests are about commands.
+const TOKENS: &str = "[confirm]\nstrength = { write = \"caller\" }\nhold = \"0s\"\n";
+
 async fn scene(texts: &[&str]) -> Scene {
     let folder = tempfile::tempdir().unwrap();
-    let files: Vec<File> = texts.iter().map(|text| File::new("test.toml", *text)).collect();
+    let files: Vec<File> = texts.iter().chain([&TOKENS]).map(|text| File::new("test.toml", *text)).collect();
     let config = config::parse(&files).unwrap().settle(&|_| Err("nothing".to_owned())).unwrap();
     let around = Surroundings {
         // A home of its own: what the machine's user has configured for git is not ours.
