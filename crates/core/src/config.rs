@@ -10,6 +10,7 @@ mod diagnostic;
 mod explain;
 mod glob;
 mod input;
+mod limits;
 mod lint;
 mod native;
 mod outside;
@@ -31,14 +32,14 @@ pub use command::{Argv, CommandTool, EXPLAIN_SUFFIX, PREVIEW_SUFFIX, Parse, Runn
 pub use diagnostic::{Diagnostic, Problem, Severity};
 pub use explain::{Decided, Explained, ModeRow, Said, explain};
 pub use input::{Input, InputType, LeadingDash, Presence, Shape};
+pub use limits::LimitsSection;
 pub use lint::lint;
 pub use outside::{Exposed, Guards, NotifySection, Proxy, TlsFiles, Webhook, exposure};
 pub use preview::PreviewCommand;
 pub use question::{ExplainInput, IntentInput};
 pub use rule::{Author, RuleOrigin};
 pub use sections::{
-    AgentAuth, ConfirmSection, DeskSection, Gateway, IntentSection, LedgerSection, LimitsSection, OWN_TOOLS,
-    Reads, Surface,
+    AgentAuth, ConfirmSection, DeskSection, Gateway, IntentSection, LedgerSection, OWN_TOOLS, Reads, Surface,
 };
 pub use simulate::{Change, Decision, Past, Recorded, Replayed, replay};
 pub use source::{Files, Place, Source};
@@ -176,7 +177,7 @@ fn read_whole(reader: &mut Reader<'_>, root: &Table) -> Config {
         intent: sections::intent(reader, root),
         confirm,
         ledger: sections::ledger(reader, root),
-        limits: sections::limits(reader, root),
+        limits: limits::read(reader, root),
         desk: sections::desk(reader, root),
         notify: outside::notify(reader, root),
         upstreams,

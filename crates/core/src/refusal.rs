@@ -82,7 +82,7 @@ registry! {
     }
     ArgumentsInvalid = "E_ARGUMENTS_INVALID" {
         meaning: "the arguments are not what the tool's schema, the gateway or strict JSON accepts", retry: No,
-        reasons: ["arguments_invalid", "arguments_not_strict", "request_state_invalid", "schema_mismatch"], next: [FixArguments]
+        reasons: ["arguments_invalid", "arguments_not_strict", "arguments_too_large", "request_state_invalid", "schema_mismatch"], next: [FixArguments]
     }
     ModeAsk = "E_MODE_ASK" {
         meaning: "the mode is ask, in which nothing changes; data.explain says what would happen", retry: No,
@@ -125,7 +125,7 @@ registry! {
         reasons: ["rule_error", "type_field_missing"], next: [ChangeRule, FixArguments]
     }
     LimitExceeded = "E_LIMIT_EXCEEDED" {
-        meaning: "too many calls in a rule's window, or too many plans are pending", retry: Later,
+        meaning: "too many calls in a rule's window, too many new plans, or too many plans are pending", retry: Later,
         reasons: ["rate_limited", "too_many_pending"], next: [RetryLater, GetPlan]
     }
     PrincipalPaused = "E_PRINCIPAL_PAUSED" {

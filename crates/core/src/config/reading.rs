@@ -222,7 +222,8 @@ fn home_of(key: &str) -> Option<&'static str> {
         "strict_server_validation" => "[intent]",
         "ttl" => "[confirm]",
         "reads" => "[ledger]",
-        "frame" => "[limits]",
+        "frame" | "arguments" | "header_timeout" | "idle_timeout" | "connections" | "sessions" | "drafts"
+        | "notices" => "[limits]",
         "command" | "args" | "env" | "cwd" | "url" | "headers" | "bearer" | "trust" | "relist" => {
             "[upstreams.NAME]"
         }

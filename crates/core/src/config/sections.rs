@@ -1,4 +1,4 @@
-//! The plain sections: gateway, intent, confirm, ledger, limits, desk. What each may hold, and what holds where nothing is written.
+//! The plain sections: gateway, intent, confirm, ledger, desk. What each may hold, and what holds where nothing is written.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -131,13 +131,6 @@ pub struct LedgerSection {
     pub reads: Reads,
 }
 
-/// `[limits]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitsSection {
-    /// The longest frame, in bytes.
-    pub frame: u64,
-}
-
 /// `[desk]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeskSection {
@@ -151,9 +144,6 @@ pub struct DeskSection {
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7878);
 const STORE: &str = "sqlite:countersign.db";
-const FRAME: u64 = 16 << 20;
-const SMALLEST_FRAME: u64 = 4 << 10;
-const LARGEST_FRAME: u64 = 1 << 30;
 const TTL: Duration = Duration::from_secs(300);
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(600);
@@ -349,19 +339,6 @@ pub(super) fn ledger(reader: &mut Reader<'_>, root: &Table) -> LedgerSection {
     let table = table_of(reader, root, "ledger", "{ reads = \"soon\" }");
     let reads = Section::open(reader, table, "`[ledger]`", &["reads"]).word("reads", "\"soon\"");
     LedgerSection { reads: reads.unwrap_or(Reads::Soon) }
-}
-
-pub(super) fn limits(reader: &mut Reader<'_>, root: &Table) -> LimitsSection {
-    let table = table_of(reader, root, "limits", "{ frame = \"16MiB\" }");
-    let frame =
-        Section::open(reader, table, "`[limits]`", &["frame"]).size("frame", "\"16MiB\"").unwrap_or(FRAME);
-    if let Some(node) = table.get("frame")
-        && !(SMALLEST_FRAME..=LARGEST_FRAME).contains(&frame)
-    {
-        let help = "write `frame = \"16MiB\"`, or anything from `4KiB` to `1GiB`".to_owned();
-        reader.error(node.place, Problem::BadValue, "a frame has between 4 KiB and 1 GiB", help);
-    }
-    LimitsSection { frame }
 }
 
 pub(super) fn desk(reader: &mut Reader<'_>, root: &Table) -> DeskSection {

@@ -95,6 +95,7 @@ fn what_holds_where_nothing_is_written() {
             (config.limits.frame, config.desk.listen, config.confirm.ttl),
             (16 << 20, None, Duration::from_secs(300))
         );
+        assert_eq!((config.limits.arguments, config.limits.waits), (1 << 20, 32));
         assert!(config.upstreams.is_empty() && config.rules.rules().is_empty() && config.tests.is_empty());
     }
 }
@@ -119,6 +120,14 @@ fn every_section_and_upstream_key() {
         reads = "sync"
         [limits]
         frame = "1MiB"
+        arguments = "64KiB"
+        header_timeout = "5s"
+        idle_timeout = "30s"
+        connections = 100
+        connections_per_peer = 10
+        sessions = 8
+        waits = 4
+        drafts = "10/min"
         [desk]
         listen = "[::1]:9001"
         [upstreams.one]
@@ -137,6 +146,13 @@ fn every_section_and_upstream_key() {
     assert_eq!((gateway.unlisted, config.rules.unlisted()), (Unlisted::Deny, Unlisted::Deny));
     assert_eq!((gateway.agent_auth, config.ledger.reads), (AgentAuth::Required, Reads::Sync));
     assert_eq!((gateway.listen.to_string().as_str(), config.limits.frame), ("127.0.0.1:9000", 1 << 20));
+    let limits = config.limits;
+    assert_eq!((limits.arguments, limits.connections, limits.connections_per_peer), (64 << 10, 100, 10));
+    assert_eq!(
+        (limits.header_timeout, limits.idle_timeout),
+        (Duration::from_secs(5), Duration::from_secs(30))
+    );
+    assert_eq!((limits.sessions, limits.waits, limits.drafts.count), (8, 4, 10));
     assert_eq!(config.desk.listen.unwrap().to_string(), "[::1]:9001");
     assert_eq!(config.intent.strictness, Strictness::Lenient);
     let one = &config.upstreams[0];
