@@ -41,6 +41,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             NoBody::TooLong => No::from(invalid("body", format_args!("is longer than {LONGEST} bytes")))
                 .status(StatusCode::PAYLOAD_TOO_LARGE),
             NoBody::Cut => No::from(invalid("body", "was cut off")),
+            NoBody::Slow => {
+                No::from(invalid("body", "did not come in time")).status(StatusCode::REQUEST_TIMEOUT)
+            }
         })?;
         if !is_json && !bytes.is_empty() {
             let refusal = invalid("body", "must be JSON, with content-type application/json");

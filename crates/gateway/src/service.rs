@@ -87,7 +87,7 @@ impl Face {
                     surface,
                     ..self.local.clone()
                 };
-                Ok(line::tag(principal))
+                Ok(line::tag(principal).anonymous())
             }
             None => Err(unauthorized("a credential is needed: Authorization: Bearer …")),
         }

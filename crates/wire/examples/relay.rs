@@ -15,8 +15,8 @@ use countersign_wire::fault::Failure;
 use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::raw;
 use countersign_wire::serve::{
-    Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey, ServeOptions, Service,
-    Session, SessionId, StdioOptions, Tag, listen_http, serve_stdio,
+    ConnectionLimits, Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey,
+    ServeOptions, Service, Session, SessionId, StdioOptions, Tag, listen, serve_stdio,
 };
 use countersign_wire::upstream::{
     Connect, Deadline, HttpSpec, Identity, Observer, Questions, RequestOptions, Spec, StdioSpec, Upstream,
@@ -105,7 +105,9 @@ async fn serve_http(relay: Relay, address: &str) {
     let front = HttpFront::new(Arc::new(relay), options);
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     println!("http://{}/mcp", listener.local_addr().unwrap());
-    listen_http(listener, front.routes("/mcp"), std::future::pending()).await.unwrap();
+    listen(listener, None, front.routes("/mcp"), ConnectionLimits::default(), std::future::pending())
+        .await
+        .unwrap();
 }
 
 async fn measure(name: &str, upstream: &Upstream) -> f64 {
@@ -147,7 +149,13 @@ async fn bench() {
     let front = HttpFront::new(Arc::new(direct), options);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(listen_http(listener, front.routes("/mcp"), std::future::pending()));
+    tokio::spawn(listen(
+        listener,
+        None,
+        front.routes("/mcp"),
+        ConnectionLimits::default(),
+        std::future::pending(),
+    ));
     let http = measure("relay http", &connect(Spec::Http(HttpSpec::new(url))).await.0).await;
     println!(
         "added p50: stdio {:.1} µs, http {:.1} µs (client, front and upstream in one process)",

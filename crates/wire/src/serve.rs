@@ -2,6 +2,7 @@
 //! Both eras and both transports look the same from here; the wire knows who called, never what they may do.
 
 mod ask;
+mod connections;
 mod ctx;
 mod dispatch;
 mod events;
@@ -22,14 +23,15 @@ use std::time::Duration;
 pub use ::http::HeaderMap;
 
 pub use self::ask::AskFault;
+pub use self::connections::{ConnectionLimits, listen};
 pub use self::ctx::Ctx;
-pub use self::http::{HttpFront, HttpOptions, NoBody, listen_http, read_body};
+pub use self::http::{HttpFront, HttpOptions, NoBody, read_body};
 pub use self::listen::ListenFilter;
 pub use self::parking::SealKey;
 pub(crate) use self::session::lock;
 pub use self::session::{Client, Gone, Saved, Session, SessionId};
 pub use self::stdio::{StdioOptions, serve_line, serve_stdio};
-pub use self::tls::{Certificate, listen_https};
+pub use self::tls::Certificate;
 use crate::frame::{Limits, Notification, Reply, Request, RpcError};
 use crate::mirror::Mirrors;
 use crate::raw::Raw;
@@ -63,12 +65,28 @@ pub struct Tag {
     pub key: Arc<str>,
     /// Whatever the service wants to find again in `Session::tag`.
     pub value: Arc<dyn Any + Send + Sync>,
+    /// Whether the caller showed a credential.
+    pub credential: Shown,
+}
+
+/// Whether a caller showed a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// It did, or is on a line that needs none.
+    Yes,
+    /// It did not: its sessions end sooner, and it shares its limits with everybody like it.
+    No,
 }
 
 impl Tag {
     /// A tag of a key and a value.
     pub fn new(key: impl Into<Arc<str>>, value: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { key: key.into(), value }
+        Self { key: key.into(), value, credential: Shown::Yes }
+    }
+
+    /// The tag of a caller that showed no credential.
+    pub fn anonymous(self) -> Self {
+        Self { credential: Shown::No, ..self }
     }
 
     /// The value, if it is a `T`.

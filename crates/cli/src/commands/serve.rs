@@ -259,6 +259,9 @@ impl Served {
                 let usual = HttpOptions::loopback(serve);
                 let options = HttpOptions {
                     allowed_hosts: listen::allowed_hosts(&self.config, &usual.allowed_hosts),
+                    sessions_per_principal: listen::count(self.config.limits.sessions),
+                    // One principal never has all the connections.
+                    requests_per_principal: listen::count(self.config.limits.connections / 2).max(1),
                     ..usual
                 };
                 let (mut router, front) = http::routes(Arc::clone(&house), face, options);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::ask::{AskFault, is_offered};
 use super::parking::{Bound, Mark, Question, Taker};
@@ -20,6 +20,8 @@ use crate::upstream::{Asks, Later, Relay};
 
 /// How many notifications a parked request keeps for the client's return.
 const BACKLOG: usize = 256;
+/// How many bytes of them.
+const BACKLOG_BYTES: usize = 1 << 20;
 
 /// Where the request's messages go right now.
 enum Place {
@@ -53,6 +55,8 @@ struct Inner {
     cancelled: Signal,
     place: Mutex<Place>,
     carried: Mutex<Vec<(Mark, Raw)>>,
+    /// The turn the request runs on; none while it waits for somebody.
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 /// A request's context; cheap to clone.
@@ -95,7 +99,23 @@ impl Ctx {
             cancelled: Signal::default(),
             place: Mutex::new(Place::Live(live)),
             carried: Mutex::new(carried),
+            turn: Mutex::default(),
         }))
+    }
+
+    /// Runs on this turn, or on none.
+    pub(crate) fn set_turn(&self, turn: Option<OwnedSemaphorePermit>) {
+        *lock(&self.0.turn) = turn;
+    }
+
+    /// Waits for something without one of the principal's turns: its other requests run meanwhile.
+    pub async fn off_turn<F: Future>(&self, waiting: F) -> F::Output {
+        let had_turn = lock(&self.0.turn).take().is_some();
+        let output = waiting.await;
+        if had_turn {
+            self.set_turn(self.0.session.turn_again().await);
+        }
+        output
     }
 
     /// The line or session the request came in by.
@@ -156,7 +176,9 @@ impl Ctx {
         let live = match &mut *lock(&self.0.place) {
             Place::Live(live) | Place::Parking { live, .. } => live.clone(),
             Place::Parked { backlog, .. } => {
-                if backlog.len() < BACKLOG {
+                let bytes = |one: &Notification| one.params.as_ref().map_or(0, |params| params.get().len());
+                let kept: usize = backlog.iter().map(bytes).sum();
+                if backlog.len() < BACKLOG && kept + bytes(&notification) <= BACKLOG_BYTES {
                     backlog.push(notification);
                 }
                 return Ok(());
@@ -184,13 +206,13 @@ impl Ctx {
     /// Asks the client. Legacy: a JSON-RPC request on the line. Modern: the request parks and the client's retry brings the
     /// answer. Dropping the future withdraws the question (legacy) or leaves it open for the client's return (modern).
     pub async fn ask(&self, method: &str, params: Option<&RawValue>) -> Result<Raw, AskFault> {
-        self.ask_for(method, params, Taker::Here).await
+        Box::pin(self.off_turn(self.ask_for(method, params, Taker::Here))).await
     }
 
     /// The same with a question that says what it is about, once and for all: a stateless client may bring its answer to
     /// another process with the same key, where the same question is asked of the same call.
     pub async fn ask_anywhere(&self, method: &str, params: Option<&RawValue>) -> Result<Raw, AskFault> {
-        self.ask_for(method, params, Taker::Anywhere).await
+        Box::pin(self.off_turn(self.ask_for(method, params, Taker::Anywhere))).await
     }
 
     async fn ask_for(&self, method: &str, params: Option<&RawValue>, taker: Taker) -> Result<Raw, AskFault> {

@@ -159,7 +159,12 @@ impl<S: Service> Front<S> {
             (Era::Legacy | Era::Modern, _) => {
                 // Held while the request runs: a flood of one client waits here, not in the service.
                 match session.turn().await {
-                    Some(_turn) => self.ask_service(ctx, request).await,
+                    Some(turn) => {
+                        ctx.set_turn(Some(turn));
+                        let reply = self.ask_service(ctx, request).await;
+                        ctx.set_turn(None);
+                        reply
+                    }
                     None => Err(RpcError::new(code::INTERNAL, "too many requests in flight")),
                 }
             }

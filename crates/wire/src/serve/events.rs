@@ -79,8 +79,9 @@ impl EventLog {
 
     fn try_push(&self, bytes: &mut Option<Bytes>) -> bool {
         let mut state = lock(&self.state);
-        let lag = usize::try_from(state.next.saturating_sub(state.read + 1)).unwrap_or(usize::MAX);
-        if state.attached && lag >= LAG && !state.finished {
+        let unread = state.events.iter().filter(|(number, _)| *number > state.read);
+        let (lag, behind) = unread.fold((0, 0), |(count, sum), (_, bytes)| (count + 1, sum + bytes.len()));
+        if state.attached && (lag >= LAG || behind >= KEEP_BYTES) && !state.finished {
             return false;
         }
         if let Some(bytes) = bytes.take() {
@@ -93,7 +94,7 @@ impl EventLog {
             {
                 let readable =
                     state.attached && state.events.front().is_some_and(|(number, _)| *number > state.read);
-                if readable && state.bytes <= KEEP_BYTES * 8 {
+                if readable {
                     break;
                 }
                 if let Some((_, old)) = state.events.pop_front() {
@@ -122,6 +123,11 @@ impl EventLog {
         drop(state);
         self.changed.notify_waiters();
         reader
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        lock(&self.state).bytes
     }
 
     /// Whether somebody reads it right now.

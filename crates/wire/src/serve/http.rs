@@ -7,7 +7,6 @@ mod post;
 mod stream;
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -19,17 +18,16 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
 use axum::routing::any;
-use axum::serve::ListenerExt;
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::net::TcpListener;
 
 pub use self::body::{NoBody, read_body};
 
+use super::connections::Guarded;
 use super::dispatch::Front;
 use super::events::EventLog;
 use super::session::{Client, Outlet, Saved, Seat, Session, SessionId, lock};
 use super::turns::Turns;
-use super::{End, HttpRefusal, Opening, ServeOptions, Service, Tag, Transport};
+use super::{End, HttpRefusal, Opening, ServeOptions, Service, Shown, Tag, Transport};
 use crate::era::Version;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -37,6 +35,8 @@ pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-ver
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// How many event streams of one session can be taken up again.
 const KEEP_STREAMS: usize = 32;
+/// How many bytes of them are kept when another begins.
+const KEEP_BYTES: usize = 8 << 20;
 
 /// How HTTP is served.
 #[derive(Debug, Clone)]
@@ -53,8 +53,14 @@ pub struct HttpOptions {
     pub stream_after: Duration,
     /// How long a session may go unused.
     pub session_idle: Duration,
+    /// How long the session of a caller without a credential may go unused.
+    pub anonymous_idle: Duration,
     /// How many sessions may be open.
     pub max_sessions: usize,
+    /// How many of them may be one principal's; its least recently used idle one gives way to a new one.
+    pub sessions_per_principal: usize,
+    /// How many requests of one principal may be open at once, streams included.
+    pub requests_per_principal: usize,
 }
 
 impl HttpOptions {
@@ -67,7 +73,10 @@ impl HttpOptions {
             keep_alive: Duration::from_secs(15),
             stream_after: Duration::from_millis(200),
             session_idle: Duration::from_secs(24 * 3600),
+            anonymous_idle: Duration::from_secs(30 * 60),
             max_sessions: 10_000,
+            sessions_per_principal: 64,
+            requests_per_principal: 256,
         }
     }
 }
@@ -87,11 +96,17 @@ impl Entry {
     pub(super) fn new_stream(&self) -> Arc<EventLog> {
         let log = EventLog::new(self.next_stream.fetch_add(1, Ordering::Relaxed));
         let mut streams = lock(&self.streams);
-        if streams.len() >= KEEP_STREAMS {
-            streams.remove(0);
+        let mut kept: usize = streams.iter().map(|log| log.bytes()).sum();
+        while streams.len() >= KEEP_STREAMS || kept > KEEP_BYTES && !streams.is_empty() {
+            kept = kept.saturating_sub(streams.remove(0).bytes());
         }
         streams.push(log.clone());
         log
+    }
+
+    /// Whether nobody is at it: no request in flight, no reader of its stream.
+    fn is_idle(&self) -> bool {
+        self.session.in_flight() == 0 && !self.news.is_read()
     }
 
     pub(super) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
@@ -168,12 +183,19 @@ impl<S: Service> HttpFront<S> {
             Ok(tag) => tag,
             Err(refusal) => return guard::refuse(refusal),
         };
-        match *request.method() {
+        let Some(place) = self.turns(&tag).open_request(self.options.requests_per_principal) else {
+            return guard::busy(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many requests of this principal are open",
+            );
+        };
+        let response = match *request.method() {
             Method::POST => self.post(path, tag, request).await,
             Method::GET => self.get(&tag, request.headers()).await,
             Method::DELETE => self.delete(&tag, request.headers()).await,
             _ => guard::not_allowed(),
-        }
+        };
+        response.map(|body| Body::new(Guarded { body, _guard: place }))
     }
 
     /// Opens a legacy session.
@@ -185,13 +207,39 @@ impl<S: Service> HttpFront<S> {
         client: Client,
     ) -> Option<Arc<Entry>> {
         self.sweep().await;
-        if self.session_count() >= self.options.max_sessions {
-            return None;
-        }
         let entry = self.seat(new_id()?, path, tag, version, client);
-        lock(&self.sessions).insert(entry.session.id().clone(), entry.clone());
-        self.front.service.opened(entry.session.clone()).await;
-        Some(entry)
+        let kept = self.admit(entry.clone()).await?;
+        self.front.service.opened(kept.session.clone()).await;
+        Some(kept)
+    }
+
+    /// Adds a session to those that are open; `None` where there are too many and none can give way.
+    ///
+    /// A principal that has too many loses its own oldest idle one, so that nobody can use up the places of others.
+    async fn admit(&self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        let (kept, ended) = {
+            let mut sessions = lock(&self.sessions);
+            // Two requests may bring the same session back at once: the first one stays.
+            if let Some(known) = sessions.get(entry.session.id()) {
+                return Some(known.clone());
+            }
+            let tag = entry.session.tag();
+            let own = sessions.values().filter(|open| open.session.tag().key == tag.key).count();
+            let ended = if own >= self.options.sessions_per_principal {
+                Some(evict(&mut sessions, |open| open.key == tag.key)?)
+            } else if sessions.len() >= self.options.max_sessions {
+                let anonymous = evict(&mut sessions, |open| open.credential == Shown::No);
+                Some(anonymous.or_else(|| evict(&mut sessions, |open| open.key == tag.key))?)
+            } else {
+                None
+            };
+            sessions.insert(entry.session.id().clone(), entry.clone());
+            (entry, ended)
+        };
+        if let Some(ended) = ended {
+            self.end(&ended, End::Expired).await;
+        }
+        Some(kept)
     }
 
     fn seat(&self, id: SessionId, path: Arc<str>, tag: Tag, version: Version, client: Client) -> Arc<Entry> {
@@ -258,9 +306,8 @@ impl<S: Service> HttpFront<S> {
             return None;
         }
         let client = Client { info: client_info, capabilities };
-        let entry = self.seat(id.clone(), path.into(), tag.clone(), version, client);
-        // Two requests may bring the same session back at once: the first one stays.
-        let kept = lock(&self.sessions).entry(id).or_insert_with(|| entry.clone()).clone();
+        let entry = self.seat(id, path.into(), tag.clone(), version, client);
+        let kept = self.admit(entry.clone()).await?;
         if Arc::ptr_eq(&kept, &entry) {
             self.front.service.restored(entry.session.clone()).await;
         }
@@ -289,11 +336,14 @@ impl<S: Service> HttpFront<S> {
 
     /// Ends sessions nobody used for long.
     async fn sweep(&self) {
-        let idle = self.options.session_idle;
         let stale: Vec<Arc<Entry>> = {
             let mut sessions = lock(&self.sessions);
             let old = |entry: &Arc<Entry>| {
-                lock(&entry.used).elapsed() > idle && entry.session.in_flight() == 0 && !entry.news.is_read()
+                let idle = match entry.session.tag().credential {
+                    Shown::Yes => self.options.session_idle,
+                    Shown::No => self.options.anonymous_idle,
+                };
+                lock(&entry.used).elapsed() > idle && entry.is_idle()
             };
             let names: Vec<SessionId> =
                 sessions.iter().filter(|(_, entry)| old(entry)).map(|(name, _)| name.clone()).collect();
@@ -305,26 +355,19 @@ impl<S: Service> HttpFront<S> {
     }
 }
 
+/// Takes out the least recently used idle session among those of some callers.
+fn evict(sessions: &mut HashMap<SessionId, Arc<Entry>>, of: impl Fn(&Tag) -> bool) -> Option<Arc<Entry>> {
+    let idle = sessions.values().filter(|entry| of(entry.session.tag()) && entry.is_idle());
+    let oldest = idle.min_by_key(|entry| *lock(&entry.used))?.session.id().clone();
+    sessions.remove(&oldest)
+}
+
 /// A session id nobody can guess.
 fn new_id() -> Option<SessionId> {
     let mut bytes = [0u8; 16];
     SystemRandom::new().fill(&mut bytes).ok()?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(SessionId::new(text))
-}
-
-/// Serves a router until `until` ends, without Nagle's algorithm: small frames must not wait for company.
-pub async fn listen_http(
-    listener: TcpListener,
-    router: Router,
-    until: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let listener = listener.tap_io(|stream| {
-        // A socket that refuses is slower, not wrong.
-        let _ = stream.set_nodelay(true);
-    });
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(until).await
 }
 
 pub(super) fn full(bytes: Vec<u8>) -> Body {

@@ -31,6 +31,8 @@ const DIGEST: usize = 32;
 const HERE: Mark = [0; DIGEST];
 /// Most requests that may wait at once.
 const LIMIT: usize = 4096;
+/// How many of one principal.
+const OF_ONE: usize = 256;
 
 /// The key that seals `requestState` values.
 #[derive(Clone)]
@@ -255,7 +257,9 @@ impl Parking {
         );
         let result = raw::from_text(text).ok_or(AskFault::Gone)?;
         let mut waiting = lock(&self.waiting);
-        if waiting.len() >= LIMIT {
+        let key = &ctx.session().tag().key;
+        let of_one = waiting.values().filter(|parked| parked.ctx.session().tag().key == *key).count();
+        if waiting.len() >= LIMIT || of_one >= OF_ONE {
             return Err(AskFault::TooMany);
         }
         let timer = self.start_timer(handle);

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, SemaphorePermit, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use super::ask::{AskFault, AskTable, is_offered};
 use super::ctx::Ctx;
@@ -26,6 +26,9 @@ use crate::signal::Signal;
 
 /// How long an unrelated notification waits for a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a client that missed one is not waited for again.
+const IMPATIENCE: Duration = Duration::from_secs(10);
 
 /// The name of a session; unguessable where it travels as a header.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -139,6 +142,8 @@ pub struct Session {
     used: AtomicBool,
     /// The least severe log message the client asked for (legacy era: `logging/setLevel`).
     level: Mutex<Option<Severity>>,
+    /// When the client last missed a notification because it did not read.
+    missed: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Session {
@@ -164,6 +169,7 @@ impl Session {
             turns,
             used: AtomicBool::new(false),
             level: Mutex::default(),
+            missed: Mutex::default(),
         })
     }
 
@@ -242,19 +248,40 @@ impl Session {
         if self.is_ended() {
             return Err(Gone);
         }
+        // A client that does not read delays what others are told once, and not with every message.
+        let is_slow = lock(&self.missed).is_some_and(|missed| missed.elapsed() < IMPATIENCE);
+        let patience = if is_slow { Duration::ZERO } else { PATIENCE };
+        let told = self.notify_within(method, params, patience).await;
+        if told.is_ok() || !is_slow {
+            *lock(&self.missed) = told.err().map(|Gone| Instant::now());
+        }
+        told
+    }
+
+    async fn notify_within(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        patience: Duration,
+    ) -> Result<(), Gone> {
         if self.era() == Era::Modern {
-            return self.notify_listens(method, params).await;
+            return self.notify_listens(method, params, patience).await;
         }
         let mut bytes = Vec::with_capacity(96 + params.map_or(0, |params| params.get().len()));
         frame::write_notification(&mut bytes, method, params.map(RawValue::get));
         match &self.seat.outlet {
-            Outlet::Line(outlet) => send_patiently(&outlet.upgrade().ok_or(Gone)?, bytes).await,
-            Outlet::Log(log) => log.push_patiently(bytes, PATIENCE).await,
+            Outlet::Line(outlet) => send_patiently(&outlet.upgrade().ok_or(Gone)?, bytes, patience).await,
+            Outlet::Log(log) => log.push_patiently(bytes, patience).await,
             Outlet::Nowhere => Ok(()),
         }
     }
 
-    async fn notify_listens(&self, method: &str, params: Option<&RawValue>) -> Result<(), Gone> {
+    async fn notify_listens(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        patience: Duration,
+    ) -> Result<(), Gone> {
         let targets: Vec<(Id, mpsc::Sender<Out>)> = lock(&self.listens)
             .iter()
             .filter(|listen| listen.filter.wants(method, params))
@@ -262,7 +289,7 @@ impl Session {
             .collect();
         let mut outcome = Ok(());
         for (id, outlet) in targets {
-            outcome = send_patiently(&outlet, tagged(method, params, &id)).await.and(outcome);
+            outcome = send_patiently(&outlet, tagged(method, params, &id), patience).await.and(outcome);
         }
         outcome
     }
@@ -356,8 +383,13 @@ impl Session {
     }
 
     /// Waits for a turn to run a request; `None` when too many wait already.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.take().await
+    }
+
+    /// Waits for the turn of a request that gave its own up for a while.
+    pub(crate) async fn turn_again(&self) -> Option<OwnedSemaphorePermit> {
+        self.turns.again().await
     }
 
     /// Returns when no request is in flight; open listen streams do not count.
@@ -425,8 +457,8 @@ impl Drop for Withdraw<'_> {
     }
 }
 
-async fn send_patiently(outlet: &mpsc::Sender<Out>, bytes: Vec<u8>) -> Result<(), Gone> {
-    outlet.send_timeout(Out::message(bytes), PATIENCE).await.map_err(|_| Gone)
+async fn send_patiently(outlet: &mpsc::Sender<Out>, bytes: Vec<u8>, patience: Duration) -> Result<(), Gone> {
+    outlet.send_timeout(Out::message(bytes), patience).await.map_err(|_| Gone)
 }
 
 /// A notification as it goes out on one listen stream.

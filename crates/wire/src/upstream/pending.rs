@@ -18,9 +18,13 @@ use crate::raw::{self, Raw};
 use crate::serve::lock;
 
 /// How many notifications of one request may wait for their receiver.
-const NOTES: usize = 256;
+const NOTES: usize = 128;
 /// How long the reader waits for a receiver that does not take its notifications.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest notification of a request that is handed on, in bytes.
+const LONGEST_NOTE: usize = 64 << 10;
+/// How many questions of one upstream may be open.
+const QUESTIONS: usize = 64;
 /// How many given-up ids are remembered, to tell a late reply from a wrong one.
 const LATE: usize = 1024;
 
@@ -39,6 +43,8 @@ struct Waiting {
     token: Option<Raw>,
     asks: Option<Arc<dyn Asks>>,
     asking: Arc<AtomicUsize>,
+    /// Whether its receiver once did not take a notification in time.
+    slow: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -105,7 +111,8 @@ impl Hub {
             (None, None)
         };
         let asking = Arc::new(AtomicUsize::new(0));
-        let waiting = Waiting { reply, notes, token, asks, asking: asking.clone() };
+        let slow = Arc::default();
+        let waiting = Waiting { reply, notes, token, asks, asking: asking.clone(), slow };
         let mut table = lock(&self.table);
         if let Some(fault) = self.closed.get() {
             return Err(WireFault::unsent(fault.kind.clone()));
@@ -239,12 +246,22 @@ impl Hub {
     }
 
     async fn deliver(&self, id: u64, notes: &mpsc::Sender<Notification>, notification: Notification) {
+        let size = notification.params.as_ref().map_or(0, |params| params.get().len());
+        if size > LONGEST_NOTE {
+            self.observer.odd(Oddity::TooLong(size));
+            return;
+        }
         let full = match notes.try_send(notification) {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => return,
             Err(mpsc::error::TrySendError::Full(notification)) => notification,
         };
-        // The reader waits: that is the back-pressure. Not for ever: others share this connection.
-        if notes.send_timeout(full, PATIENCE).await.is_err() {
+        let slow = lock(&self.table).waiting.get(&id).map(|waiting| waiting.slow.clone());
+        let is_slow = slow.as_ref().is_none_or(|slow| slow.load(Ordering::Acquire));
+        // The reader waits: that is the back-pressure. Not for ever, and not again: others share this connection.
+        if is_slow || notes.send_timeout(full, PATIENCE).await.is_err() {
+            if let Some(slow) = slow {
+                slow.store(true, Ordering::Release);
+            }
             self.observer.odd(Oddity::SlowReceiver(id));
         }
     }
@@ -276,6 +293,11 @@ impl Hub {
             },
         };
         let (hub, back, name) = (self.clone(), back.clone(), id.clone());
+        if lock(&self.table).questions.len() >= QUESTIONS {
+            let error = RpcError::new(frame::code::INTERNAL, "too many questions wait for answers");
+            let _ = back.send(response_bytes(&name, &Err(error))).await;
+            return;
+        }
         // Held until the task is noted, so that it cannot end before.
         let mut table = lock(&self.table);
         let task = tokio::spawn(async move {

@@ -9,8 +9,8 @@ use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
-    Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Notice, Opening, Replies, SealKey,
-    ServeOptions, Service, Session, SessionId, StdioOptions, Tag, listen_http, serve_line,
+    ConnectionLimits, Ctx, Description, End, HttpFront, HttpOptions, HttpRefusal, Notice, Opening, Replies,
+    SealKey, ServeOptions, Service, Session, SessionId, StdioOptions, Tag, listen, serve_line,
 };
 use countersign_wire::upstream::{
     Connect, Deadline, EraChoice, Identity, Observer, Oddity, Questions, RequestOptions, Spec, StdioSpec,
@@ -99,6 +99,10 @@ impl House {
                 self.tell(Event::Cancelled);
                 Ok(raw("{}"))
             }
+            "wait off turn" => {
+                ctx.off_turn(ctx.cancelled()).await;
+                Ok(raw("{}"))
+            }
             "late" => {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 Ok(raw("{}"))
@@ -163,7 +167,8 @@ impl Service for House {
             let headers = vec![("WWW-Authenticate".to_owned(), "Bearer".to_owned())];
             return Err(HttpRefusal { status: 401, headers, message: "who are you".into() });
         }
-        Ok(Tag::new(who, Arc::new(who.to_owned())))
+        let tag = Tag::new(who, Arc::new(who.to_owned()));
+        Ok(if who == "nobody" { tag.anonymous() } else { tag })
     }
 
     async fn describe(&self, _: &Arc<Session>) -> Description {
@@ -379,7 +384,7 @@ impl HttpHouse {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = front.routes("/mcp").merge(front.routes("/mcp/direct"));
-        tokio::spawn(listen_http(listener, router, std::future::pending()));
+        tokio::spawn(listen(listener, None, router, ConnectionLimits::default(), std::future::pending()));
         Self { front, address }
     }
 

@@ -8,6 +8,7 @@
     reason = "tests fail loudly, also in the functions they share"
 )]
 
+mod attacks_listener;
 mod child;
 mod eras;
 mod fidelity;

@@ -6,8 +6,8 @@ use clap::Args;
 use countersign_wire::frame::{Reply, Request, RpcError};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::{
-    Ctx, Description, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey, ServeOptions, Service, Session,
-    SessionId, StdioOptions, Tag, listen_http, serve_stdio,
+    ConnectionLimits, Ctx, Description, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey, ServeOptions,
+    Service, Session, SessionId, StdioOptions, Tag, listen, serve_stdio,
 };
 use serde_json::json;
 
@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Echo) -> Outcome {
             let address = listener.local_addr()?;
             super::super::serve::banner(&format!("listening on http://{address}/mcp"));
             let front = HttpFront::new(service, HttpOptions::loopback(options));
-            listen_http(listener, front.routes("/mcp"), std::future::pending()).await
+            listen(listener, None, front.routes("/mcp"), ConnectionLimits::default(), std::future::pending())
+                .await
         })
     } else {
         runtime.block_on(serve_stdio(service, StdioOptions::new(options, SessionId::new("echo"))))

@@ -17,7 +17,7 @@ use countersign_gateway::http;
 use countersign_gateway::line::Principal;
 use countersign_gateway::service::Face;
 use countersign_store::{Credential, Store, StoreUrl, secret_digest, sign_in_digest};
-use countersign_wire::serve::{HttpOptions, SealKey, ServeOptions, listen_http};
+use countersign_wire::serve::{ConnectionLimits, HttpOptions, SealKey, ServeOptions, listen};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -86,7 +86,7 @@ impl Stage {
             let until = async move {
                 let _ = ended.await;
             };
-            let served = listen_http(listener, router, until).await;
+            let served = listen(listener, None, router, ConnectionLimits::default(), until).await;
             front.shutdown().await;
             served
         });

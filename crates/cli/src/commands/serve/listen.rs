@@ -10,7 +10,7 @@ use countersign_core::refusal::{Code, Refusal};
 use countersign_desk::{Desk, DeskOptions, mount, mount_alone};
 use countersign_gateway::house::House;
 use countersign_store::Store;
-use countersign_wire::serve::{Certificate, listen_http, listen_https};
+use countersign_wire::serve::{Certificate, ConnectionLimits, listen};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -26,11 +26,16 @@ const LONGEST: u64 = 1 << 20;
 pub(super) struct Listening {
     listener: TcpListener,
     certificate: Option<Certificate>,
+    limits: ConnectionLimits,
 }
 
 impl Listening {
-    async fn take(address: SocketAddr, certificate: Option<Certificate>) -> Result<Self, Trouble> {
-        Ok(Self { listener: bind(address).await?, certificate })
+    async fn take(
+        address: SocketAddr,
+        certificate: Option<Certificate>,
+        config: &Config,
+    ) -> Result<Self, Trouble> {
+        Ok(Self { listener: bind(address).await?, certificate, limits: connection_limits(config) })
     }
 
     /// Where it is reached, as far as it knows itself.
@@ -51,10 +56,7 @@ impl Listening {
         router: axum::Router,
         until: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
-        match self.certificate {
-            Some(certificate) => listen_https(self.listener, certificate, router, until).await,
-            None => listen_http(self.listener, router, until).await,
-        }
+        listen(self.listener, self.certificate, router, self.limits, until).await
     }
 }
 
@@ -105,7 +107,7 @@ impl Listeners {
             Some(address) => {
                 guarded(address, config.gateway.guards())?;
                 let certificate = certificate(config.gateway.tls.as_ref(), folder)?;
-                Some(Listening::take(address, certificate).await?)
+                Some(Listening::take(address, certificate, config).await?)
             }
             None => None,
         };
@@ -116,13 +118,13 @@ impl Listeners {
             (None, None) if config.desk.url.is_some() => None,
             (None, None) => {
                 aside = Aside::Yes;
-                Listening::take((Ipv4Addr::LOCALHOST, 0).into(), None).await.ok()
+                Listening::take((Ipv4Addr::LOCALHOST, 0).into(), None, config).await.ok()
             }
             (Some(address), _) => {
                 let tls = config.desk.tls.as_ref().or(config.gateway.tls.as_ref());
                 // Nobody comes in at the desk without a credential, whatever agents may do.
                 guarded(address, Guards { tls, agent_auth: AgentAuth::Required, ..config.gateway.guards() })?;
-                match (Listening::take(address, certificate(tls, folder)?).await, http) {
+                match (Listening::take(address, certificate(tls, folder)?, config).await, http) {
                     (Ok(listening), _) => Some(listening),
                     (Err(trouble), Some(_)) => return Err(trouble),
                     (Err(_), None) => {
@@ -207,6 +209,22 @@ impl OpenDesk {
         if tokio::time::timeout(PATIENCE, listening).await.is_err() {
             banner("requests at the desk were cut off: what they had begun is in the ledger");
         }
+    }
+}
+
+/// A number of the configuration as a number of things.
+pub(super) fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// `[limits]` as a listener takes them.
+fn connection_limits(config: &Config) -> ConnectionLimits {
+    let limits = &config.limits;
+    ConnectionLimits {
+        total: count(limits.connections),
+        per_peer: count(limits.connections_per_peer),
+        header_timeout: limits.header_timeout,
+        idle_timeout: limits.idle_timeout,
     }
 }
 

@@ -18,7 +18,7 @@ use countersign_gateway::line::Principal;
 use countersign_gateway::service::Face;
 use countersign_gateway::upstreams::Upstream;
 use countersign_gateway::upstreams::mcp::{McpUpstream, Settings};
-use countersign_wire::serve::{HttpOptions, SealKey, ServeOptions, listen_http};
+use countersign_wire::serve::{ConnectionLimits, HttpOptions, SealKey, ServeOptions, listen};
 use countersign_wire::upstream::{HttpSpec, Spec};
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ async fn scene(texts: &[&str]) -> Scene {
     let (router, _front) = http::routes(Arc::clone(&house), face, options);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(listen_http(listener, router, std::future::pending()));
+    tokio::spawn(listen(listener, None, router, ConnectionLimits::default(), std::future::pending()));
     let settings = Settings::new(Spec::Http(HttpSpec::new(url)), identity());
     let client = McpUpstream::new(UpstreamId::new("line"), settings, Arc::new(Ear::default()));
     Scene { house, client, folder }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody as _};
 use http_body_util::BodyExt as _;
 
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much more than the limit is read for the sake of an answer.
 const THROWN_AWAY: usize = 64 << 20;
 /// How long that may take.
@@ -18,10 +20,16 @@ pub enum NoBody {
     TooLong,
     /// It broke off.
     Cut,
+    /// It did not come in time.
+    Slow,
 }
 
-/// The whole body, if it is no longer than that many bytes.
-pub async fn read_body(mut body: Body, longest: usize) -> Result<Bytes, NoBody> {
+/// The whole body, if it is no longer than that many bytes and comes in time.
+pub async fn read_body(body: Body, longest: usize) -> Result<Bytes, NoBody> {
+    tokio::time::timeout(BODY_TIMEOUT, read(body, longest)).await.unwrap_or(Err(NoBody::Slow))
+}
+
+async fn read(mut body: Body, longest: usize) -> Result<Bytes, NoBody> {
     if body.size_hint().lower() > longest as u64 {
         throw_away(body).await;
         return Err(NoBody::TooLong);

@@ -1,7 +1,7 @@
 //! Where a request may come from (`Host`, `Origin`), what it accepts, and the plain HTTP answers to those that may not pass.
 //! A browser page of a foreign origin never gets further than this.
 
-use ::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, ORIGIN};
+use ::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER};
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::body::Body;
 use axum::response::Response;
@@ -108,6 +108,13 @@ pub(super) fn empty(status: StatusCode) -> Response {
 /// A status with a JSON-RPC error that belongs to no request: clients show its sentence.
 pub(super) fn plain(status: StatusCode, message: &str) -> Response {
     error(status, None, RpcError::new(code::INVALID_REQUEST, message))
+}
+
+/// The same where it is worth to ask again soon.
+pub(super) fn busy(status: StatusCode, message: &str) -> Response {
+    let mut response = plain(status, message);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    response
 }
 
 pub(super) fn error(status: StatusCode, id: Option<&Id>, error: RpcError) -> Response {

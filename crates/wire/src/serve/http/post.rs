@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::body::HttpBody as _;
 use axum::extract::Request as HttpRequest;
 use axum::response::Response;
 use tokio::sync::mpsc;
@@ -23,8 +24,12 @@ use crate::serve::{Notice, Replies, Service, Tag, Transport};
 
 /// How many messages of one POST may wait for its client.
 const QUEUE: usize = 64;
-/// How long a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// From how many bytes on a body is large.
+const LARGE_BODY: u64 = 256 << 10;
+/// How long a request with a large body waits for the others.
+const LARGE_PATIENCE: Duration = Duration::from_secs(30);
+/// The longest params of `initialize`, in bytes.
+const LONGEST_OPENING: usize = 64 << 10;
 
 impl<S: Service> HttpFront<S> {
     pub(super) async fn post(self: &Arc<Self>, path: Arc<str>, tag: Tag, request: HttpRequest) -> Response {
@@ -38,14 +43,27 @@ impl<S: Service> HttpFront<S> {
             return guard::plain(StatusCode::NOT_ACCEPTABLE, message);
         }
         let limits = self.options.serve.limits;
-        let body = match tokio::time::timeout(BODY_TIMEOUT, read_body(body, limits.frame)).await {
-            Err(_) => return guard::plain(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
-            Ok(Ok(body)) => body,
-            Ok(Err(NoBody::TooLong)) => {
+        let turns = self.turns(&tag);
+        // A large request takes many times its size while it is judged: one principal has a few of them at once.
+        let _place = if body.size_hint().upper().is_none_or(|size| size > LARGE_BODY) {
+            let Ok(place) = tokio::time::timeout(LARGE_PATIENCE, turns.large_body()).await else {
+                let message = "too many large requests of this principal are open";
+                return guard::busy(StatusCode::TOO_MANY_REQUESTS, message);
+            };
+            place
+        } else {
+            None
+        };
+        let body = match read_body(body, limits.frame).await {
+            Ok(body) => body,
+            Err(NoBody::Slow) => {
+                return guard::plain(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
+            }
+            Err(NoBody::TooLong) => {
                 let error = Malformed::too_long(&[], &[], limits.frame).error;
                 return guard::error(StatusCode::PAYLOAD_TOO_LARGE, None, error);
             }
-            Ok(Err(NoBody::Cut)) => {
+            Err(NoBody::Cut) => {
                 return guard::plain(StatusCode::BAD_REQUEST, "the body could not be read");
             }
         };
@@ -109,6 +127,11 @@ impl<S: Service> HttpFront<S> {
 
     async fn initialize(&self, path: Arc<str>, tag: Tag, headers: &HeaderMap, request: Request) -> Response {
         let params = request.params.as_deref();
+        // What a client says of itself is kept as long as its session.
+        if params.is_some_and(|params| params.get().len() > LONGEST_OPENING) {
+            let error = RpcError::invalid_params("the params of `initialize` are too large");
+            return guard::error(StatusCode::BAD_REQUEST, Some(&request.id), error);
+        }
         let Some(asked) = params.and_then(|params| raw::get_str(params, "protocolVersion")) else {
             let error = RpcError::invalid_params("`protocolVersion` is required");
             return guard::error(StatusCode::BAD_REQUEST, Some(&request.id), error);
@@ -122,7 +145,10 @@ impl<S: Service> HttpFront<S> {
         }
         let client = Client::of_initialize(params);
         let Some(entry) = self.open(path, tag, Version::negotiate(&asked), client).await else {
-            return guard::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open");
+            return guard::busy(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many sessions are open, all of them in use",
+            );
         };
         let result = self.front.initialize_result(&entry.session).await;
         let mut response = guard::reply(StatusCode::OK, Some(&request.id), &Ok(result));
