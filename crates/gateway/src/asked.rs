@@ -12,6 +12,8 @@ use countersign_wire::raw::{self, Raw};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::surfaces::LONGEST_NAME;
+
 /// A call as the line asked for it.
 #[derive(Debug)]
 pub struct Asked {
@@ -142,7 +144,8 @@ impl Asked {
     pub fn router(variant: Variant, params: &RawValue) -> Result<Self, (Option<FullName>, Refusal)> {
         let none = raw::empty_object();
         let given = raw::get(params, "arguments").unwrap_or(&none);
-        let named = raw::get_str(given, "name").map(|name| full_name(&name));
+        let named = raw::get_str(given, "name").filter(|name| name.len() <= LONGEST_NAME);
+        let named = named.map(|name| full_name(&name));
         Self::read_router(variant, params, given).map_err(|refusal| (named, refusal))
     }
 
@@ -152,6 +155,9 @@ impl Asked {
         }
         let fields = fields(given, &ROUTER_FIELDS, &["args"], "")?;
         let name = match fields.get("name") {
+            Some(Value::String(name)) if name.len() > LONGEST_NAME => {
+                return Err(invalid("name", format_args!("is longer than {LONGEST_NAME} bytes")));
+            }
             Some(Value::String(name)) if !name.trim().is_empty() => full_name(name),
             None => return Err(invalid("name", "is required: the tool as `upstream:tool`")),
             Some(_) => return Err(invalid("name", "must be a string such as `upstream:tool`")),

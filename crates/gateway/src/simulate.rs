@@ -245,6 +245,10 @@ impl Work<'_> {
         let definition = self.tools.get(upstream).and_then(|tools| tools.get(tool.as_str()));
         let arguments = row.arguments.as_ref().map(|arguments| arguments.value());
         let arguments = arguments.filter(|value| !value.is_null()).unwrap_or_else(|| json!({}));
+        // Arguments too large for a row can't be judged again.
+        if arguments.get(countersign_store::OMITTED).is_some() {
+            return Ok(None);
+        }
         let parsed = Arguments::parse(arguments.to_string().as_bytes()).unwrap_or_else(|_| Arguments::none());
         let mut input =
             ExplainInput::of(FullName { upstream: upstream.clone(), tool: tool.clone() }, row.time);

@@ -87,6 +87,9 @@ pub async fn call(
     let Some(name) = raw::get_str(params, "name") else {
         return Err(RpcError::invalid_params("`name` is required: the tool to call"));
     };
+    if let Err(refusal) = check_size(house, &name, params) {
+        return Box::pin(refuse_large(house, &caller, &name, refusal, params)).await.into_reply();
+    }
     if let Some(variant) = definitions::variant(&name) {
         return match surface {
             Surface::Router => router(house, ctx, caller, variant, params).await.into_reply(),
@@ -108,6 +111,45 @@ pub async fn call(
         Surface::Router => Box::pin(unknown(house, caller, &name, params)).await,
         Surface::Direct => direct(house, ctx, caller, &name, params).await,
     }
+}
+
+/// The longest name of a tool, in bytes.
+pub(crate) const LONGEST_NAME: usize = 1 << 10;
+
+/// Refuses what is too large before anything reads or copies it.
+fn check_size(house: &House, name: &str, params: &RawValue) -> Result<(), Refusal> {
+    let most = usize::try_from(house.law.load().config.limits.arguments).unwrap_or(usize::MAX);
+    let size = |member: &str| raw::get(params, member).map_or(0, |value| value.get().len());
+    let parts = [
+        ("name", name.len(), LONGEST_NAME),
+        ("arguments", size("arguments"), most),
+        ("_meta", size("_meta"), most),
+    ];
+    match parts.into_iter().find(|(_, size, most)| size > most) {
+        Some((field, size, most)) => {
+            let why = format!("has {size} bytes, and at most {most} are taken");
+            let refusal = crate::asked::invalid(field, why).because("arguments_too_large");
+            Err(refusal.with("size", size).with("limit", most))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a call that is too large; its row names the tool as far as it was named, and holds nothing else of it.
+async fn refuse_large(
+    house: &Arc<House>,
+    caller: &Caller,
+    name: &str,
+    refusal: Refusal,
+    params: &RawValue,
+) -> Answer {
+    let variant = definitions::variant(name);
+    let inside = || raw::get(params, "arguments").and_then(|given| raw::get_str(given, "name"));
+    let asked = variant.and_then(|_| inside()).filter(|inside| inside.len() <= LONGEST_NAME);
+    let command = if name.len() > LONGEST_NAME { "tools/call" } else { name };
+    let asked = asked.as_deref().unwrap_or(command);
+    let tool = asked.parse().unwrap_or_else(|_| FullName::new("", asked));
+    refuse_unread(house, caller, tool, variant, command, refusal, params).await
 }
 
 async fn router(

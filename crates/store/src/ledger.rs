@@ -13,7 +13,7 @@ mod verify;
 
 pub use activity::{Cursor, Filter, NotACursor, Page};
 pub use checkpoint::{Checkpoint, Head, NotACheckpoint, checkpoint, kept_checkpoint};
-pub use entry::Entry;
+pub use entry::{Entry, OMITTED};
 pub use export::{Export, Format};
 pub use row::{Json, Row};
 pub use summary::{Count, Summary};

@@ -34,7 +34,7 @@ pub use decisions::{DecideRefused, Decided, NotDecided, Paused};
 pub use desk::{DeskSession, page_proof, session_digest, sign_in_digest};
 pub use fault::{Doing, FaultKind, StoreFault};
 pub use grants::{GrantRow, Grants};
-pub use ledger::{Entry, Filter, Row};
+pub use ledger::{Entry, Filter, OMITTED, Row};
 pub use lines::SavedLine;
 pub use options::{Cadence, ConnectOptions, ReadRows};
 pub use pauses::REJECTIONS;

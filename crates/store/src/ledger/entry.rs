@@ -103,7 +103,7 @@ impl Entry {
             effect: record.effect,
             mode: record.mode,
             intent: record.intent.clone().map(Into::into),
-            arguments: Some(Json::of(&record.arguments)),
+            arguments: Some(kept_arguments(&record.arguments)),
             arguments_digest: Some(record.arguments_digest),
             plan_id: record.plan_id.clone(),
             plan_hash: record.plan_hash,
@@ -209,6 +209,23 @@ impl Entry {
             detail: None,
         }
     }
+}
+
+/// The longest arguments a row holds, in bytes of their canonical text.
+const MOST_ARGUMENTS: usize = 64 << 10;
+
+/// The one member of arguments that were too large for a row.
+pub const OMITTED: &str = "countersign_omitted";
+
+/// The arguments as a row holds them: larger ones by size and digest, so that no call grows the ledger by its size.
+fn kept_arguments(arguments: &Value) -> Json {
+    let kept = Json::of(arguments);
+    let size = kept.text().len();
+    if size <= MOST_ARGUMENTS {
+        return kept;
+    }
+    let digest = Digest::plain(kept.text().as_bytes());
+    Json::of(&json!({OMITTED: {"size": size, "sha256": digest.hex()}}))
 }
 
 fn approval_json(approval: &Approval) -> Json {
