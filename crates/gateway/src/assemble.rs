@@ -15,12 +15,12 @@ use countersign_wire::raw;
 use countersign_wire::upstream::oauth::Machine;
 use countersign_wire::upstream::{Bearer, HttpSpec, Identity, Later, Spec, StdioSpec};
 use serde_json::json;
-use tokio::sync::mpsc;
 
 use crate::house::{House, Upstreams};
 use crate::law::Law;
+use crate::news_queue::NewsQueue;
 use crate::notify::Hooks;
-use crate::relist::{Ear, Keeper, OwnTools, Reach, Terms};
+use crate::relist::{Keeper, OwnTools, Reach, Terms};
 use crate::runs::Runs;
 use crate::upstreams::Upstream;
 use crate::upstreams::command::{self, CommandUpstream, Looks};
@@ -99,17 +99,16 @@ pub fn assemble(
 ) -> Result<(Arc<House>, Arc<Keeper>, Assembly), CannotBuild> {
     let runs = Runs::new(store.clone(), around.folder.join("runs"));
     let house = Arc::new(House::new(store.clone(), Law::of(config, &around)));
-    let (tell, told) = mpsc::unbounded_channel();
     let keeper = Arc::new(Keeper::new(Arc::clone(&house), Vec::new()));
     house.kept_by(&keeper);
     house.runs_are(&runs);
     Runs::sweep_now_and_then(&runs);
-    let mut assembly = Assembly { around, store, ear: Arc::new(Ear(tell)), runs, written: Vec::new() };
+    let mut assembly = Assembly { around, store, news: Arc::clone(&house.news), runs, written: Vec::new() };
     let (upstreams, terms, _) = assembly.build(config, &Upstreams::new())?;
     house.upstreams.store(Arc::new(upstreams));
     keeper.serve(terms);
     assembly.written.clone_from(&config.upstreams);
-    tokio::spawn(Arc::clone(&keeper).keep(told));
+    tokio::spawn(Arc::clone(&keeper).keep(Arc::clone(&house.news)));
     let first = Arc::clone(&keeper);
     tokio::spawn(async move { first.first_round().await });
     Ok((house, keeper, assembly))
@@ -119,7 +118,7 @@ pub fn assemble(
 pub struct Assembly {
     around: Surroundings,
     store: Store,
-    ear: Arc<Ear>,
+    news: Arc<NewsQueue>,
     runs: Arc<Runs>,
     written: Vec<Written>,
 }
@@ -204,7 +203,7 @@ impl Assembly {
         }
         let mut settings = Settings::new(spec(written, &self.around)?, identity());
         settings.limits = frame_limits(config);
-        Ok(Arc::new(McpUpstream::new(id, settings, Arc::clone(&self.ear) as _)))
+        Ok(Arc::new(McpUpstream::new(id, settings, Arc::clone(&self.news) as _)))
     }
 
     fn native(

@@ -14,19 +14,22 @@ use countersign_core::redact::Redactor;
 use countersign_store::{PlanFilter, PlanRow, Setter, Shared, Store, StoreFault};
 use countersign_wire::serve::Session;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 
 use crate::catalog::Catalog;
 use crate::law::Law;
 use crate::limits::Windows;
 use crate::metrics::Metrics;
 use crate::modes::Modes;
+use crate::news_queue::NewsQueue;
+use crate::notify::Notices;
 use crate::relist::Keeper;
 use crate::runs::Runs;
 use crate::schema::Schemas;
 use crate::tasks::Calls;
 use crate::trace::Watcher;
 use crate::upstreams::{Condition, Upstream};
+use crate::waiting::Waits;
 
 /// How long the first request waits for the first lists.
 const FIRST_LISTS: Duration = Duration::from_secs(10);
@@ -54,8 +57,12 @@ pub struct House {
     pub calls: Calls,
     /// What is counted.
     pub metrics: Metrics,
-    /// Room for notices under way.
-    pub notices: Arc<Semaphore>,
+    /// Notices on their way to people.
+    pub notices: Notices,
+    /// What upstreams say outside of requests.
+    pub news: Arc<NewsQueue>,
+    /// Who waits for a person.
+    pub waits: Waits,
     modes: Mutex<Modes>,
     decided: broadcast::Sender<Option<PlanId>>,
     settled: watch::Sender<bool>,
@@ -79,7 +86,9 @@ impl House {
             schemas: Schemas::default(),
             calls: Calls::default(),
             metrics: Metrics::default(),
-            notices: crate::notify::room(),
+            notices: Notices::default(),
+            news: NewsQueue::new(),
+            waits: Waits::default(),
             modes: Mutex::default(),
             decided: broadcast::channel(256).0,
             settled: watch::Sender::new(false),

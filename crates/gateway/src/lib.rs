@@ -14,6 +14,7 @@ pub mod limits;
 pub mod line;
 pub mod metrics;
 mod modes;
+pub mod news_queue;
 pub mod notify;
 pub mod passthrough;
 pub mod relist;

@@ -75,6 +75,8 @@ impl Metrics {
         }
         page.push_str("# HELP countersign_ledger_ok Whether the ledger can be written.\n# TYPE countersign_ledger_ok gauge\n");
         let _ = writeln!(page, "countersign_ledger_ok {}", u8::from(!house.store.is_failing()));
+        page.push_str("# HELP countersign_notifications_dropped_total Notifications of upstreams that were dropped.\n# TYPE countersign_notifications_dropped_total counter\n");
+        let _ = writeln!(page, "countersign_notifications_dropped_total {}", house.news.dropped());
         page.push_str("# HELP countersign_tools Tools that may be called.\n# TYPE countersign_tools gauge\n");
         let _ = writeln!(page, "countersign_tools {}", house.catalog.load().accepted().count());
         page

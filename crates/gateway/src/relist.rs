@@ -9,12 +9,13 @@ use countersign_core::config::{Prefix, Trust};
 use countersign_core::ids::{FullName, ToolName, UpstreamId};
 use countersign_store::{PinState, Sight, StoreFault};
 use countersign_wire::frame::Notification;
-use tokio::sync::{Mutex, mpsc};
+use serde_json::value::RawValue;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::catalog::{Catalog, Headers, PinChange, PinPlan, Pinned, Roster, Source, plan_pins};
 use crate::house::House;
-use crate::upstreams::mcp::News;
+use crate::news_queue::{NewsQueue, UpstreamNews};
 use crate::upstreams::{Health, UpstreamFault};
 
 /// How long list changes are gathered before the list is read: a storm of them is read once.
@@ -45,29 +46,6 @@ pub enum Reach {
     Elsewhere,
     /// It is part of this program.
     Here,
-}
-
-/// What an upstream said outside of any request.
-#[derive(Debug)]
-pub enum Told {
-    /// Its connection was opened, for the first time or again.
-    Connected(UpstreamId),
-    /// A notification, list changes among them.
-    Said(UpstreamId, Notification),
-}
-
-/// Hears upstreams and hands on what they say, in order, without blocking them.
-pub struct Ear(pub mpsc::UnboundedSender<Told>);
-
-impl News for Ear {
-    fn notification(&self, upstream: &UpstreamId, notification: Notification) {
-        // A house that is closed hears nothing more.
-        let _ = self.0.send(Told::Said(upstream.clone(), notification));
-    }
-
-    fn connected(&self, upstream: &UpstreamId) {
-        let _ = self.0.send(Told::Connected(upstream.clone()));
-    }
 }
 
 /// Whether an upstream said itself that its list changed.
@@ -164,7 +142,7 @@ impl Keeper {
     }
 
     /// Goes on for as long as the house stands.
-    pub async fn keep(self: Arc<Self>, mut told: mpsc::UnboundedReceiver<Told>) {
+    pub async fn keep(self: Arc<Self>, news: Arc<NewsQueue>) {
         // Upstreams that said so themselves: their word is handed on even if nothing we can see has changed.
         let mut announced: BTreeSet<UpstreamId> = BTreeSet::new();
         let mut due: BTreeMap<UpstreamId, Instant> =
@@ -173,15 +151,14 @@ impl Keeper {
             let next =
                 due.values().min().copied().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600));
             tokio::select! {
-                heard = told.recv() => match heard {
-                    None => return,
-                    Some(Told::Connected(id)) => {
+                heard = news.next() => match heard {
+                    UpstreamNews::Connected(id) => {
                         // The first list is read by whoever opened the connection; later ones may differ.
                         if self.known.lock().await.contains_key(&id) {
                             due.insert(id, Instant::now() + GATHER);
                         }
                     }
-                    Some(Told::Said(id, said)) => {
+                    UpstreamNews::Said(id, said) => {
                         if &*said.method == "notifications/tools/list_changed" {
                             announced.insert(id.clone());
                             due.insert(id, Instant::now() + GATHER);
@@ -212,10 +189,19 @@ impl Keeper {
 
     /// What is not ours to act on goes to every line as it came.
     async fn hand_on(&self, said: &Notification) {
+        self.notify_lines(&said.method, said.params.as_deref()).await;
+    }
+
+    /// Notifies all clients at once: one that does not read delays no other. One that is gone needs no news.
+    async fn notify_lines(&self, method: &str, params: Option<&RawValue>) {
+        let (method, params): (Arc<str>, _) =
+            (method.into(), params.map(|params| Arc::new(params.to_owned())));
+        let mut told = tokio::task::JoinSet::new();
         for line in self.house.lines() {
-            // A line that is gone needs no news.
-            let _ = line.notify(&said.method, said.params.as_deref()).await;
+            let (method, params) = (Arc::clone(&method), params.clone());
+            told.spawn(async move { line.notify(&method, params.as_ref().map(|params| &***params)).await });
         }
+        while told.join_next().await.is_some() {}
     }
 
     /// Reads an upstream's list, compares it with the pins, and swaps the catalogue if anything changed.
@@ -350,10 +336,7 @@ impl Keeper {
     }
 
     async fn tell_lines(&self) {
-        for line in self.house.lines() {
-            // A line that is gone needs no news.
-            let _ = line.notify("notifications/tools/list_changed", None).await;
-        }
+        self.notify_lines("notifications/tools/list_changed", None).await;
     }
 }
 

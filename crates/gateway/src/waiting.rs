@@ -1,12 +1,13 @@
 //! Waiting for a person: woken by decisions of this process and of other replicas, and by looking at the store for those nobody
 //! tells of. Decides nothing.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign_core::call::Caller;
 use countersign_core::confirm::PlanState;
-use countersign_core::ids::{PlanId, RunId};
+use countersign_core::ids::{PlanId, PrincipalId, RunId};
 use countersign_store::RunState;
 use countersign_wire::raw;
 use countersign_wire::serve::Ctx;
@@ -15,6 +16,7 @@ use tokio::sync::broadcast;
 
 use crate::escape::excerpt;
 use crate::house::House;
+use crate::line::Principal;
 
 /// How often the store is looked at: another process may have decided.
 const LOOK: Duration = Duration::from_millis(500);
@@ -31,15 +33,58 @@ const RUN_LOOK: Duration = Duration::from_millis(200);
 /// How often whoever waits for a run hears of it.
 const RUN_PROGRESS: Duration = Duration::from_secs(1);
 
+/// How many calls of each principal wait for a person or a run.
+#[derive(Debug, Default)]
+pub struct Waits(Mutex<HashMap<PrincipalId, u64>>);
+
+/// A place to wait in; given back when it is dropped.
+struct WaitPlace<'a> {
+    waits: &'a Waits,
+    principal: PrincipalId,
+}
+
+impl Waits {
+    /// A place, unless so many calls of this principal wait already.
+    fn take(&self, principal: &PrincipalId, most: u64) -> Option<WaitPlace<'_>> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = waiting.get(principal).copied().unwrap_or(0);
+        if count >= most {
+            return None;
+        }
+        waiting.insert(principal.clone(), count + 1);
+        Some(WaitPlace { waits: self, principal: principal.clone() })
+    }
+}
+
+impl Drop for WaitPlace<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.waits.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match waiting.get_mut(&self.principal) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => drop(waiting.remove(&self.principal)),
+        }
+    }
+}
+
+/// Waits without holding one of the caller's turns. Where too many calls of the principal wait, `None` at once.
+async fn in_place<T>(house: &House, ctx: &Ctx, waiting: impl Future<Output = T>) -> Option<T> {
+    let principal = ctx.session().tag().get::<Principal>().map(|principal| principal.id.clone());
+    let principal = principal.unwrap_or_else(|| PrincipalId::new(""));
+    let _place = house.waits.take(&principal, house.law.load().config.limits.waits)?;
+    Some(Box::pin(ctx.off_turn(waiting)).await)
+}
+
 /// Waits until the plan is no longer pending; false when the time is up or the client left.
 pub async fn until_decided(house: &Arc<House>, ctx: &Ctx, plan: &PlanId, seconds: f64) -> bool {
-    wait(house, ctx, plan, seconds, |state| state != PlanState::Pending).await
+    let decided = wait(house, ctx, plan, seconds, |state| state != PlanState::Pending);
+    in_place(house, ctx, decided).await.unwrap_or(false)
 }
 
 /// Waits until the plan has an end; false when the time is up or the client left.
 pub async fn until_settled(house: &Arc<House>, ctx: &Ctx, plan: &PlanId, seconds: f64) -> bool {
     let open = [PlanState::Pending, PlanState::Approved, PlanState::Executing];
-    wait(house, ctx, plan, seconds, move |state| !open.contains(&state)).await
+    let settled = wait(house, ctx, plan, seconds, move |state| !open.contains(&state));
+    in_place(house, ctx, settled).await.unwrap_or(false)
 }
 
 async fn wait(
@@ -89,6 +134,11 @@ async fn about(decisions: &mut broadcast::Receiver<Option<PlanId>>, plan: &PlanI
 
 /// Waits until a run of this caller has ended, the time is up or the client left; tells its last line meanwhile.
 pub async fn until_run_ended(house: &House, ctx: &Ctx, caller: &Caller, id: &RunId, seconds: f64) {
+    // Where too many wait already, the run is answered as it stands.
+    let _ = in_place(house, ctx, run_ended(house, ctx, caller, id, seconds)).await;
+}
+
+async fn run_ended(house: &House, ctx: &Ctx, caller: &Caller, id: &RunId, seconds: f64) {
     let start = Instant::now();
     let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let mut told = start;

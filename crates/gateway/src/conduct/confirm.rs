@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use countersign_core::config::PREVIEW_SUFFIX;
 use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength, check_unblocked};
+use countersign_core::duration::Rate;
 use countersign_core::envelope::Envelope;
-use countersign_core::gate::{Draft, DryRun, Redemption, Refused, token_digest};
+use countersign_core::gate::{Draft, DryRun, Redemption, Refused, Usage as _, over_limit, token_digest};
 use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::Style;
 use countersign_core::record::{CallRecord, RowKind, RowStatus};
 use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_core::rules::RuleName;
 use countersign_core::strict_json;
 use countersign_core::suggest::Moment;
 use countersign_store::{Entry, Filter, HoldRefused, Holding, Joined, NotSpendable, Row};
@@ -68,6 +70,9 @@ impl Conduct<'_> {
 
     /// Phase 1: preview, freeze, keep, and ask over the rails there are.
     pub(super) async fn hold(&self, draft: Draft, law: &Law) -> Answer {
+        if let Err(refusal) = self.check_drafts() {
+            return self.refuse(Refused { refusal, record: draft.record }).await;
+        }
         let preview = match self.preview(&draft).await {
             Ok(preview) => preview,
             Err(refusal) => return self.refuse(Refused { refusal, record: draft.record }).await,
@@ -126,9 +131,25 @@ impl Conduct<'_> {
         }
     }
 
+    /// Refuses another plan of a principal that asked for too many lately: withdrawing them does not make room.
+    pub(super) fn check_drafts(&self) -> Result<(), Refusal> {
+        let (rule, rate) = self.drafts();
+        match self.house.usage.wait(&rule, &self.caller.principal, rate, self.house.now()) {
+            Some(wait) => Err(over_limit(&rule, rate, wait)),
+            None => Ok(()),
+        }
+    }
+
+    fn drafts(&self) -> (RuleName, Rate) {
+        (RuleName("limits.drafts".into()), self.house.law.load().config.limits.drafts)
+    }
+
     /// Tells whoever is configured that a plan waits; one that was joined is no news.
     pub(super) fn tell_of(&self, plan: &Plan, holding: &Holding) {
         if holding.how == Joined::New {
+            let (rule, rate) = self.drafts();
+            // The plan is there: only the next one can be refused.
+            let _ = self.house.usage.take(&rule, &self.caller.principal, rate, self.house.now());
             crate::notify::tell_of(self.house, &holding.plan_id, plan);
         }
     }

@@ -155,6 +155,9 @@ impl Conduct<'_> {
         let token = uuid::Uuid::new_v4().to_string();
         let mut record = self.series_row(&plan);
         record.mode = Some(Mode::Execute);
+        if let Err(refusal) = self.check_drafts() {
+            return self.refuse(Refused { refusal, record }).await;
+        }
         let held =
             self.house.store.hold(&plan, token_digest(&token), plan.expires, record.clone(), now).await;
         let holding = match held {

@@ -17,6 +17,9 @@ use super::POLL_MS;
 pub(super) const KEPT: Duration = Duration::from_secs(300);
 /// How many there are at most.
 const MOST: usize = 1_000;
+/// How many of one principal, and how many bytes of answers.
+const MOST_OF_ONE: usize = 64;
+const MOST_BYTES: usize = 32 << 20;
 
 /// How a call stands.
 #[derive(Clone)]
@@ -67,6 +70,14 @@ impl Call {
         }
     }
 
+    /// How many bytes of an answer it holds.
+    fn bytes(&self) -> usize {
+        match &self.state {
+            State::Ended(Ok(result)) => result.get().len(),
+            State::Ended(Err(_)) | State::Working(_) | State::Running(_) | State::Cancelled => 0,
+        }
+    }
+
     /// Whether nothing will change any more.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Ended(_) | State::Cancelled)
@@ -86,14 +97,16 @@ impl Calls {
     pub(super) fn keep(&self, principal: &PrincipalId, state: State, now: Timestamp) -> Option<Call> {
         let mut all = self.all();
         all.retain(|_, call| !call.is_over() || now.duration_since(call.changed).unsigned_abs() < KEPT);
+        while all.values().filter(|call| call.principal == *principal).count() >= MOST_OF_ONE {
+            forget_oldest(&mut all, |call| call.principal == *principal)?;
+        }
         if all.len() >= MOST {
-            let over = all.values().filter(|call| call.is_over());
-            let oldest = over.min_by_key(|call| call.changed).map(|call| call.id.clone())?;
-            all.remove(&oldest);
+            forget_oldest(&mut all, |_| true)?;
         }
         let id = format!("tsk_{}", uuid::Uuid::new_v4().simple());
         let call = Call { id: id.clone(), principal: principal.clone(), began: now, changed: now, state };
         all.insert(id, call.clone());
+        shrink(&mut all, &call);
         Some(call)
     }
 
@@ -114,6 +127,55 @@ impl Calls {
         if !call.is_over() {
             (call.state, call.changed) = (state, now);
         }
-        Some(call.clone())
+        let call = call.clone();
+        shrink(&mut all, &call);
+        Some(call)
+    }
+}
+
+/// Forgets old answers of a principal while all of them are too large. The newest stays, however large it is.
+fn shrink(all: &mut HashMap<String, Call>, newest: &Call) {
+    let is_own = |call: &Call| call.principal == newest.principal;
+    while all.values().filter(|call| is_own(call)).map(Call::bytes).sum::<usize>() > MOST_BYTES {
+        if forget_oldest(all, |call| is_own(call) && call.id != newest.id).is_none() {
+            return;
+        }
+    }
+}
+
+/// Forgets the answer that ended first among some; none where all of them are under way.
+fn forget_oldest(all: &mut HashMap<String, Call>, among: impl Fn(&Call) -> bool) -> Option<()> {
+    let over = all.values().filter(|call| call.is_over() && among(call));
+    let oldest = over.min_by_key(|call| call.changed).map(|call| call.id.clone())?;
+    all.remove(&oldest);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attack_06_one_principal_does_not_use_up_the_tasks_of_others() {
+        let (calls, now) = (Calls::default(), Timestamp::UNIX_EPOCH);
+        let (loud, quiet) = (PrincipalId::new("loud"), PrincipalId::new("quiet"));
+        let own = calls.keep(&quiet, State::Cancelled, now).unwrap();
+        for _ in 0..2_000 {
+            calls.keep(&loud, State::Cancelled, now).unwrap();
+        }
+        assert_eq!(calls.of(&loud).len(), MOST_OF_ONE);
+        assert!(calls.get(&own.id, &quiet).is_some());
+    }
+
+    #[test]
+    fn attack_06_kept_answers_are_bounded_by_their_bytes() {
+        let (calls, now, who) = (Calls::default(), Timestamp::UNIX_EPOCH, PrincipalId::new("loud"));
+        for _ in 0..20 {
+            let call = calls.keep(&who, State::Running(RunId::new("r")), now).unwrap();
+            let answer = raw::to_raw(&json!({"text": "x".repeat(4 << 20)}));
+            calls.turn(&call.id, State::Ended(Ok(answer)), now).unwrap();
+        }
+        let held: usize = calls.of(&who).iter().map(Call::bytes).sum();
+        assert!(held <= MOST_BYTES, "{held} bytes");
     }
 }
