@@ -5,8 +5,8 @@ use std::sync::Arc;
 use countersign_gateway::house::House;
 
 use crate::access::Gate;
+use crate::attempts::Attempts;
 use crate::events::Bell;
-use crate::people::Tries;
 
 /// How the desk is reached.
 #[derive(Clone, Debug)]
@@ -35,14 +35,14 @@ pub struct Desk {
     pub(crate) house: Arc<House>,
     pub(crate) gate: Gate,
     pub(crate) bell: Bell,
-    pub(crate) tries: Tries,
+    pub(crate) attempts: Attempts,
 }
 
 impl Desk {
     /// A desk before this house.
     pub fn new(house: Arc<House>, options: DeskOptions) -> Arc<Self> {
         let bell = Bell::new(Arc::clone(&house));
-        Arc::new(Self { house, gate: Gate::new(options), bell, tries: Tries::default() })
+        Arc::new(Self { house, gate: Gate::new(options), bell, attempts: Attempts::default() })
     }
 
     /// Ends every stream of events, so that a listener can close.

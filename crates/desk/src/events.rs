@@ -2,16 +2,18 @@
 //! missed; how upstreams and runs stand is looked at meanwhile. Nobody listening, nobody looks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
+use countersign_core::digest::Digest;
 use countersign_core::ids::LedgerId;
 use countersign_core::record::{RowKind, RowStatus};
+use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_gateway::house::House;
 use countersign_store::{Filter, Row, session_digest};
 use jiff::{SignedDuration, Timestamp};
@@ -34,6 +36,10 @@ const SLACK: SignedDuration = SignedDuration::from_secs(3);
 const MANY: u32 = 1000;
 /// How often a quiet stream says that it is alive, and asks whether its person still may listen.
 const BEAT: Duration = Duration::from_secs(10);
+/// How many streams one session or credential may have, and how many there may be in all. A browser needs one for all its
+/// tabs, and opens six connections at most.
+const STREAMS_OF_ONE: usize = 4;
+const STREAMS: usize = 128;
 
 /// One event as it is sent.
 #[derive(Debug)]
@@ -57,6 +63,42 @@ pub(crate) struct Bell {
     sender: broadcast::Sender<Arc<Event>>,
     looking: Arc<AtomicBool>,
     closing: watch::Sender<bool>,
+    streams: Arc<Streams>,
+}
+
+/// How many streams of each session or credential are open.
+#[derive(Default)]
+struct Streams(Mutex<HashMap<Digest, usize>>);
+
+/// One open stream.
+struct OpenStream {
+    streams: Arc<Streams>,
+    of: Digest,
+}
+
+impl Streams {
+    fn open(self: &Arc<Self>, of: Digest) -> Result<OpenStream, No> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = open.get(&of).copied().unwrap_or(0);
+        if own >= STREAMS_OF_ONE || open.values().sum::<usize>() >= STREAMS {
+            let message = "too many streams of events are open: close one, or read again now and then";
+            let refusal = Refusal::new(Code::LimitExceeded, message).because("rate_limited");
+            let refusal = refusal.next(&[NextAction::RetryLater]);
+            return Err(No::from(refusal).header(header::RETRY_AFTER, HeaderValue::from_static("5")));
+        }
+        open.insert(of, own + 1);
+        Ok(OpenStream { streams: Arc::clone(self), of })
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let mut open = self.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get_mut(&self.of) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => drop(open.remove(&self.of)),
+        }
+    }
 }
 
 impl Bell {
@@ -66,6 +108,7 @@ impl Bell {
             sender: broadcast::channel(1024).0,
             looking: Arc::default(),
             closing: watch::Sender::new(false),
+            streams: Arc::default(),
         }
     }
 
@@ -265,6 +308,8 @@ struct Listener {
     told: HashSet<LedgerId>,
     bell: broadcast::Receiver<Arc<Event>>,
     closing: watch::Receiver<bool>,
+    /// Its place among all streams.
+    _stream: OpenStream,
 }
 
 impl Listener {
@@ -317,6 +362,11 @@ pub(crate) async fn stream(
     person: Person,
     headers: HeaderMap,
 ) -> Result<Response, No> {
+    let of = match &person.came {
+        Came::Page(session) => session_digest(session),
+        Came::Bearer => Digest::plain(person.credential.id.as_str().as_bytes()),
+    };
+    let opened = desk.bell.streams.open(of)?;
     let bell = desk.bell.listen();
     let mut first = VecDeque::from([Bytes::from_static(b"retry: 1000\n: listening\n\n")]);
     let mut told = HashSet::new();
@@ -334,7 +384,7 @@ pub(crate) async fn stream(
         }
     }
     let closing = desk.bell.closing.subscribe();
-    let listener = Listener { desk: Arc::clone(&desk), person, first, told, bell, closing };
+    let listener = Listener { desk: Arc::clone(&desk), person, first, told, bell, closing, _stream: opened };
     let chunks = futures_util::stream::unfold(listener, async |mut listener| {
         let chunk = listener.next().await?;
         Some((Ok::<_, std::convert::Infallible>(chunk), listener))

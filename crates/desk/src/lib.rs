@@ -4,6 +4,7 @@
 mod access;
 mod api;
 mod asked;
+mod attempts;
 mod chance;
 mod desk;
 mod events;

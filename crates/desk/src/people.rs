@@ -1,21 +1,21 @@
 //! Signing in and out: one-time codes, pass phrases, the page's session. What fails too often has to wait.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use countersign_core::ids::{PrincipalId, Secret};
 use countersign_core::record::{RowKind, RowStatus, Source};
-use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_core::refusal::{Code, Refusal};
 use countersign_store::{Credential, Entry, page_proof, session_digest, sign_in_digest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Came, Person, by_secret, nobody, set_cookie};
 use crate::asked::{Body, invalid};
+use crate::attempts::Recorded;
 use crate::chance;
 use crate::desk::Desk;
 use crate::told::{No, Outcome, told};
@@ -23,42 +23,8 @@ use crate::views::exact;
 
 /// How long a session of the page lasts.
 const SESSION: Duration = Duration::from_secs(12 * 3600);
-/// How many failed tries there may be in a window, of one name.
-const TRIES: usize = 10;
-const WINDOW: Duration = Duration::from_secs(60);
-/// How many names are remembered at most.
-const NAMES: usize = 10_000;
-
-/// Failed tries to sign in, by name. A code or a credential can't be guessed; a pass phrase is slowed down by this.
-#[derive(Debug, Default)]
-pub(crate) struct Tries(Mutex<HashMap<String, Vec<Instant>>>);
-
-impl Tries {
-    /// Takes note of a try; refused where there were too many.
-    fn begin(&self, name: &str) -> Result<(), No> {
-        let now = Instant::now();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() > NAMES {
-            all.retain(|_, tries| tries.iter().any(|at| now.duration_since(*at) < WINDOW));
-        }
-        let tries = all.entry(name.to_owned()).or_default();
-        tries.retain(|at| now.duration_since(*at) < WINDOW);
-        if tries.len() >= TRIES || (tries.is_empty() && all.len() > NAMES) {
-            let message = "too many tries to sign in; wait a minute, or sign in with countersign open";
-            let refusal = Refusal::new(Code::LimitExceeded, message).because("rate_limited");
-            let refusal = refusal.next(&[NextAction::RetryLater]);
-            return Err(No::from(refusal).header(header::RETRY_AFTER, HeaderValue::from_static("60")));
-        }
-        all.entry(name.to_owned()).or_default().push(now);
-        Ok(())
-    }
-
-    /// Whoever got in may try again.
-    fn forgive(&self, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-    }
-}
-
+/// The longest name or pass phrase that is looked at, in bytes.
+const LONGEST: usize = 4096;
 /// How somebody signs in: with the code of a one-time link, a human credential, or name and pass phrase.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -129,10 +95,13 @@ pub(crate) async fn sign_in(
             store.take_sign_in(code, session_digest(&session), until, now).await?
         }
         (None, None, Some(name), Some(passphrase)) => {
-            desk.tries.begin(name)?;
+            if name.len() > LONGEST || passphrase.len() > LONGEST {
+                return Err(invalid("name", "and `passphrase` have at most 4096 bytes each").into());
+            }
+            desk.attempts.begin(name)?;
             let opened = by_phrase(&desk, name, passphrase, &session).await?;
             if opened.is_some() {
-                desk.tries.forgive(name);
+                desk.attempts.forgive(name);
             }
             opened
         }
@@ -167,13 +136,15 @@ async fn by_phrase(
     let (store, now) = (&desk.house.store, desk.house.now());
     let all = store.phrases(&PrincipalId::new(name), now).await?;
     let passphrase = Secret::new(passphrase);
-    let matched = tokio::task::spawn_blocking(move || crate::phrase::find(&all, &passphrase)).await;
-    let Some(id) = matched.unwrap_or_default() else { return Ok(None) };
+    let matched = desk.attempts.hashing(move || crate::phrase::find(&all, &passphrase)).await?;
+    let Some(id) = matched.flatten() else { return Ok(None) };
     let until = now.checked_add(SESSION).unwrap_or(now);
     Ok(store.open_desk_session(&id, "passphrase", session_digest(session), until, now).await?)
 }
 
 async fn record_failed(desk: &Desk, asked: &SignIn) -> Result<(), No> {
+    // A flood of failed tries does not grow the ledger without end: the next row says how many there were.
+    let Recorded::Row { unrecorded } = desk.attempts.record() else { return Ok(()) };
     let how = match asked {
         SignIn { code: Some(_), .. } => "code",
         SignIn { credential: Some(_), .. } => "credential",
@@ -183,6 +154,9 @@ async fn record_failed(desk: &Desk, asked: &SignIn) -> Result<(), No> {
         .with_fact("action", "sign_in")
         .with_fact("entity_type", "credential")
         .with_fact("with", how);
+    if unrecorded > 0 {
+        row = row.with_fact("unrecorded", unrecorded);
+    }
     row.source = Some(Source::Page);
     row.code = Some(Code::CredentialRequired.as_str().into());
     desk.house.store.append(row, desk.house.now()).await?;
@@ -237,8 +211,8 @@ pub(crate) async fn set_phrase(
         return Err(invalid("passphrase", "must have 12 to 1024 characters").into());
     }
     let phrase = Secret::new(asked.passphrase);
-    let hash = tokio::task::spawn_blocking(move || crate::phrase::hash(&phrase)).await;
-    let hash = hash.ok().flatten().ok_or_else(no_chance)?;
+    let hash = desk.attempts.hashing(move || crate::phrase::hash(&phrase)).await?;
+    let hash = hash.flatten().ok_or_else(no_chance)?;
     let now = desk.house.now();
     desk.house.store.set_phrase(&person.credential, hash, now).await?;
     told(PhraseSet { changed_at: exact(now) })
