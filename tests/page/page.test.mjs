@@ -815,6 +815,32 @@ test("a human credential opens the page, an agent's does not", async () => {
   await context.close();
 });
 
+test("attack_06 eight tabs share one event stream, and the eighth works like the first", async () => {
+  const streams = [];
+  const count = (request) => { if (new URL(request.url()).pathname === "/api/v1/events") streams.push(request); };
+  const first = await web.visit();
+  const context = first.context();
+  context.on("request", count);
+  const tabs = [first];
+  for (let number = 1; number < 8; number += 1) {
+    const tab = await context.newPage();
+    await tab.goto(`${house.url}/`);
+    await tab.getByRole("heading", { name: "Inbox" }).waitFor();
+    await tab.locator("#line.up").waitFor();
+    tabs.push(tab);
+  }
+  assert.equal(streams.length, 0, "the first tab's stream serves all");
+  const plan = await write();
+  for (const tab of tabs) await tab.locator(`.plan-row[data-plan="${plan.plan_id}"]`).waitFor();
+  // The tab that read the stream goes away: another one takes over, and everybody hears what follows.
+  await first.close();
+  const next = await write();
+  for (const tab of tabs.slice(1)) await tab.locator(`.plan-row[data-plan="${next.plan_id}"]`).waitFor();
+  assert.equal(streams.length, 1);
+  await context.close();
+  quiet();
+});
+
 test("signing out ends the session", async () => {
   const other = await web.visit();
   await other.getByRole("button", { name: "Sign out" }).click();

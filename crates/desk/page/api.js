@@ -73,25 +73,70 @@ export async function whoAmI() {
 
 const KINDS = ["plan", "activity", "upstream", "tool", "run", "grant", "credential", "pause", "policy", "memory", "reset", "message"];
 
-/** Events as they come: `heard(kind, data)` for each, `state(up)` when the line comes or goes. Comes back by itself. */
+const SHARED = "countersign-events";
+/** How often a page without events asks for itself, in milliseconds. */
+const POLL = 5000;
+/** How long to wait before a stream that was refused is tried again. */
+const AGAIN = 2000;
+
+/**
+ * Events as they come: `heard(kind, data)` for each, `state(up)` when the connection comes or goes. Comes back by itself.
+ *
+ * All tabs of a browser share one stream: browsers allow six connections to a host, and a stream in every tab would use them
+ * up. The tab that holds the lock reads it and passes events on; when it closes, the next one takes over.
+ */
 export function listen(heard, state) {
-  const source = new EventSource(`${ROOT}/events`);
-  const take = (event) => {
+  if (navigator.locks === undefined || typeof BroadcastChannel !== "function") return poll(heard, state);
+  const channel = new BroadcastChannel(SHARED);
+  const take = ({ type, text }) => {
     let data = {};
     try {
-      data = parse(event.data);
+      data = parse(text);
     } catch {
       // An event without readable data still says that something happened.
     }
-    heard(data.kind ?? event.type, data);
+    heard(data.kind ?? type, data);
   };
-  for (const kind of KINDS) source.addEventListener(kind, take);
-  source.addEventListener("open", () => state(true));
+  let up = false;
+  let leads = false;
+  channel.onmessage = ({ data }) => {
+    if (data.ask === true) {
+      if (leads) channel.postMessage({ up });
+    } else if (data.up !== undefined) state(data.up);
+    else take(data);
+  };
+  channel.postMessage({ ask: true });
+  const lead = () => {
+    leads = true;
+    open((event) => { take(event); channel.postMessage(event); }, (now) => {
+      up = now;
+      state(now);
+      channel.postMessage({ up: now });
+    });
+    // Held as long as this page is open.
+    return new Promise(() => {});
+  };
+  navigator.locks.request(SHARED, lead).catch(() => poll(heard, state));
+}
+
+/** Opens the stream itself. Whoever reads it may have missed something before: everything is read again. */
+function open(pass, state) {
+  const reset = () => pass({ type: "reset", text: '{"kind":"plan.reset"}' });
+  const source = new EventSource(`${ROOT}/events`);
+  for (const kind of KINDS) source.addEventListener(kind, (event) => pass({ type: event.type, text: event.data }));
+  source.addEventListener("open", () => { state(true); reset(); });
   source.addEventListener("error", () => {
     state(false);
-    // A browser gives up on an answer that is no stream: a gateway that starts again, or a session that ended.
+    // A browser gives up on an answer that is no stream: a gateway that starts again, a session that ended, too many streams.
     if (source.readyState !== EventSource.CLOSED) return;
     source.close();
-    setTimeout(() => listen(heard, state), 2000);
+    reset();
+    setTimeout(() => open(pass, state), AGAIN);
   });
+}
+
+/** Without a way to share a stream, the page asks again and again. */
+function poll(heard, state) {
+  state(true);
+  setInterval(() => heard("plan.reset", { kind: "plan.reset" }), POLL);
 }
