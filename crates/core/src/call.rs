@@ -15,7 +15,7 @@ use crate::intent::{Door, Spoken};
 use crate::mode::Mode;
 use crate::record::Source;
 use crate::role::Role;
-use crate::strict_json::{self, StrictError};
+use crate::strict_json::{self, KeysAlike, Limits, StrictError};
 use crate::tool::Tool;
 
 /// The arguments of a call: an object that has exactly one meaning.
@@ -39,9 +39,13 @@ pub enum ArgumentFault {
 }
 
 impl Arguments {
-    /// Parses strictly: duplicate keys, numbers that would change and the like are refused.
+    /// Parses strictly: keys that are equal but for case, numbers that would change and the like are refused.
     pub fn parse(text: &[u8]) -> Result<Self, ArgumentFault> {
-        match strict_json::parse(text)? {
+        Self::parse_with(text, &Limits::default())
+    }
+
+    fn parse_with(text: &[u8], limits: &Limits) -> Result<Self, ArgumentFault> {
+        match strict_json::parse_with(text, limits)? {
             Value::Object(value) => {
                 // INVARIANT (sent = hashed = shown): the text was valid UTF-8 when it was parsed.
                 let sent = String::from_utf8_lossy(text).into_owned();
@@ -58,6 +62,11 @@ impl Arguments {
         Self::from_checked(Map::new(), "{}".to_owned())
     }
 
+    /// An object made of parts that were parsed strictly before.
+    pub(crate) fn of_members(members: Map<String, Value>) -> Self {
+        Self::from_checked(members, String::new()).frozen()
+    }
+
     fn from_checked(value: Map<String, Value>, sent: String) -> Self {
         let value = Value::Object(value);
         let canonical = canonical::to_string(&value);
@@ -71,8 +80,7 @@ impl Arguments {
     pub fn with(self, name: &str, value: Value) -> Self {
         let mut members = self.value;
         members.insert(name.to_owned(), value);
-        let sent = canonical::to_string(&Value::Object(members.clone()));
-        Self::from_checked(members, sent)
+        Self::of_members(members)
     }
 
     /// The same arguments without one.
@@ -80,8 +88,7 @@ impl Arguments {
     pub fn without(self, name: &str) -> Self {
         let mut members = self.value;
         members.remove(name);
-        let sent = canonical::to_string(&Value::Object(members.clone()));
-        Self::from_checked(members, sent)
+        Self::of_members(members)
     }
 
     /// The same arguments with the canonical text as the one to send: what a plan holds.
@@ -135,7 +142,9 @@ impl Serialize for Arguments {
 impl<'de> Deserialize<'de> for Arguments {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        Self::parse(text.as_bytes()).map_err(serde::de::Error::custom)
+        // A plan kept by an older version may have keys that fold together: it can be read and shown, and the gate refuses it.
+        let limits = Limits { keys_alike: KeysAlike::Exact, ..Limits::default() };
+        Self::parse_with(text.as_bytes(), &limits).map_err(serde::de::Error::custom)
     }
 }
 

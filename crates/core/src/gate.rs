@@ -1,6 +1,7 @@
 //! The gate: the one place where a call is judged. A straight line, pure and total; every refusal is a value.
 //! It dispatches nothing, stores nothing, and knows neither clock nor wire.
 
+mod arguments;
 mod permit;
 mod series;
 mod snapshot;
@@ -10,7 +11,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-pub use permit::{Permit, Redemption, Spend, token_digest};
+use arguments::{Settled, check_keys, settle_arguments};
+
+pub use arguments::effective;
+pub use permit::{Permit, Redemption, SentMeta, Spend, token_digest};
 pub use series::{
     MOST_STEPS, Purpose, SeriesPermits, check_series, check_series_strength, draft_step, freeze_series,
     series_name, series_record, settle_series, without_steps,
@@ -23,11 +27,10 @@ use crate::confirm::{Asker, Held, Kind, Need, Strength, check_strength, check_to
 use crate::effect::{Classified, Effect, classify, declared};
 use crate::intent::{Intent, against_server};
 use crate::mode::{Mode, ModeSources};
-use crate::preview::{self, Style};
 use crate::record::CallRecord;
 use crate::refusal::{Code, NextAction, Refusal};
 use crate::role::Role;
-use crate::rules::{Facts, Field, Resolution};
+use crate::rules::{Field, Resolution};
 use crate::tool::Tool;
 
 /// Judges a call: `identify → resolve → role → intent → rules → mode → schema → preview → confirm`.
@@ -69,29 +72,30 @@ fn weigh<'h>(
     // Also of a call that is refused before its mode is judged: whoever replays the ledger needs it.
     record.mode = own_mode.is_ok().then_some(mode);
     let spoken = call.intent.declare(call.door);
-    let facts = Facts {
-        name: &call.name,
-        tool: Some(&tool),
-        arguments: call.arguments.value(),
-        caller: &call.caller,
-        intent: spoken.as_ref().ok().and_then(Option::as_ref),
-        mode,
-        now,
-    };
-    let rules = law.rules.resolve(&facts);
-    record.arguments = law.redactor.clean(call.arguments.value(), &rules.redact);
+    let declared = spoken.as_ref().ok().and_then(Option::as_ref);
+    let Settled { rules, style, fault } = settle_arguments(&mut call, &tool, law, declared, mode, now);
+    record.arguments_digest = call.arguments.digest();
+    // Names that other readers fold may carry what a rule redacts: such arguments are kept as a digest only.
+    let keys = check_keys(&call, &tool);
+    if keys.is_ok() {
+        record.arguments = law.redactor.clean(call.arguments.value(), &rules.redact);
+    }
 
     check_role(&call, &rules)?;
     let intent = spoken?;
     record.intent = intent.clone();
     let warnings = check_intent(&call, law, &tool, &rules, intent.as_ref())?;
+    keys?;
 
     let classified = classify(rules.effect, tool.annotations, tool.name.as_str());
     record.effect = Some(classified.effect);
     let kind = rules.kind_for(classified.effect);
-    let style = preview::style(&tool, rules.preview.as_ref());
-    let held = if phase_two && kind != Kind::None {
-        call.arguments = style.for_apply(call.arguments);
+    let is_preview = style.is_asked_for(&call.arguments);
+    if is_preview {
+        // A preview brings nothing back, so a changed tool is not excused by a token either.
+        resolve(&call, false)?;
+    }
+    let held = if phase_two && kind != Kind::None && !is_preview {
         if let Some(own) = law.held.filter(|held| is_of(&held.plan, asker(&call))) {
             record.plan_id = Some(own.plan.id.clone());
             record.plan_hash = Some(own.plan.hash);
@@ -101,6 +105,7 @@ fn weigh<'h>(
         None
     };
 
+    fault.map_or(Ok(()), Err)?;
     check_rules(&call, law, &rules, classified.effect, now)?;
     own_mode?;
     check_mode(&call, mode)?;
@@ -127,6 +132,7 @@ fn weigh<'h>(
         style,
         warnings,
         rules,
+        meta: None,
         // Nothing refuses between here and the verdict but what carries this record along: the arguments move.
         record: CallRecord { arguments: std::mem::take(&mut record.arguments), ..record.clone() },
     };
@@ -142,6 +148,9 @@ struct Weighed<'h> {
 /// Which rows of the mode table apply, every pair named.
 fn by_mode(weighed: Weighed<'_>, law: &Snapshot<'_>, now: Timestamp) -> Result<Verdict, Box<Refused>> {
     let Weighed { draft, held } = weighed;
+    if draft.is_preview() && (draft.mode != Mode::Ask || draft.call.caller.scopes.max_mode >= Mode::Plan) {
+        return checked(draft, |draft| check_schema(draft, law)).map(Verdict::Preview);
+    }
     match (draft.classified.effect, draft.mode) {
         (Effect::Read, Mode::Ask | Mode::Plan | Mode::Execute) => {
             let draft = checked(draft, |draft| check_schema(draft, law))?;
@@ -185,25 +194,18 @@ fn by_need(
             Err(refusal) => Err(Box::new(Refused { refusal, record: draft.record })),
         };
     }
-    // An explicit dry run is never turned into the real thing by a grant.
-    let dry = match &draft.style {
-        Style::Argument { arg, preview, .. } => draft.call.arguments.value().get(arg) == Some(preview),
-        Style::Companion { .. } | Style::Command(_) | Style::Computed => false,
-    };
-    let mut ready = draft;
-    ready.call.arguments = ready.style.for_apply(ready.call.arguments);
     // What says apply is the convention's, not the person's: a grant covers the call whether it lists it or not.
-    let bare = ready.style.without_apply(&ready.call.arguments);
-    let covering = law.grants.iter().filter(|_| !dry).find(|grant| {
-        let (caller, call) = (&ready.call.caller, &ready.call);
+    let bare = draft.style.without_apply(&draft.call.arguments);
+    let covering = law.grants.iter().find(|grant| {
+        let (caller, call) = (&draft.call.caller, &draft.call);
         let covers = |arguments| {
-            grant.covers(&caller.principal, &call.name, ready.tool.fingerprint, arguments, &ready.need, now)
+            grant.covers(&caller.principal, &call.name, draft.tool.fingerprint, arguments, &draft.need, now)
         };
         covers(&call.arguments) || bare.as_ref().is_some_and(covers)
     });
     match covering {
-        Some(grant) => Ok(Verdict::Go(Permit::granted(ready, grant, now))),
-        None => Ok(Verdict::Hold(ready)),
+        Some(grant) => Ok(Verdict::Go(Permit::granted(draft, grant, now))),
+        None => Ok(Verdict::Hold(draft)),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod digest;
 pub mod duration;
 pub mod effect;
 pub mod envelope;
+pub mod fold;
 pub mod gate;
 pub mod grant;
 pub mod ids;

@@ -69,6 +69,8 @@ pub struct Hashed<'a> {
     pub fingerprint: Digest,
     /// With which arguments.
     pub arguments: &'a Arguments,
+    /// With which members of `_meta`; none and an empty object are the same.
+    pub meta: Option<&'a Arguments>,
     /// As it was shown.
     pub preview_digest: Digest,
     /// Under which rules.
@@ -76,13 +78,13 @@ pub struct Hashed<'a> {
 }
 
 impl Hashed<'_> {
-    /// SHA-256 over the canonical JSON of `{v:1, principal, session, upstream, tool, fingerprint, arguments,
+    /// SHA-256 over the canonical JSON of `{v:1, principal, session, upstream, tool, fingerprint, arguments, meta?,
     /// preview_digest, policy_digest}`.
     ///
     /// The arguments' canonical text is spliced in, so that they are canonicalised once, where they were parsed:
     /// `arguments` is the first key in order, and no other member is longer than a name.
     pub fn hash(&self) -> Digest {
-        let rest = json!({
+        let mut rest = json!({
             "fingerprint": self.fingerprint,
             "policy_digest": self.policy_digest,
             "preview_digest": self.preview_digest,
@@ -92,6 +94,11 @@ impl Hashed<'_> {
             "upstream": self.upstream,
             "v": 1,
         });
+        if let (Some(meta), Some(members)) =
+            (self.meta.filter(|meta| !meta.value().is_empty()), rest.as_object_mut())
+        {
+            members.insert("meta".into(), Value::Object(meta.value().clone()));
+        }
         let rest = canonical::to_string(&rest);
         let mut text = String::with_capacity(rest.len() + self.arguments.canonical().len() + 16);
         text.push_str("{\"arguments\":");
@@ -120,6 +127,9 @@ pub struct Plan {
     pub fingerprint: Digest,
     /// With which arguments; the canonical text is what will be sent.
     pub arguments: Arguments,
+    /// Members of the request's `_meta` that are sent along, progress and trace keys apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Arguments>,
     /// What was shown.
     pub preview: Preview,
     /// Under which rules.
@@ -147,6 +157,24 @@ pub struct Plan {
     pub created: Timestamp,
     /// Until when it can be decided and run.
     pub expires: Timestamp,
+}
+
+impl Plan {
+    /// What equal calls share: the plan's hash but for `meta`, in which hosts put an id of each request.
+    pub fn identity(&self) -> Digest {
+        Hashed {
+            principal: &self.principal,
+            session: &self.session,
+            upstream: &self.tool.upstream,
+            tool: &self.tool.tool,
+            fingerprint: self.fingerprint,
+            arguments: &self.arguments,
+            meta: None,
+            preview_digest: self.preview.digest,
+            policy_digest: self.policy_digest,
+        }
+        .hash()
+    }
 }
 
 /// One step of a plan of several, frozen like a call of its own.
@@ -220,27 +248,43 @@ mod full_name_text {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_hash_is_the_contracts() {
+    fn hash(meta: Option<&str>) -> Digest {
         let arguments = Arguments::parse(br#"{"b": 2.0, "a": "x"}"#).unwrap();
+        let meta = meta.map(|meta| Arguments::parse(meta.as_bytes()).unwrap());
         let zero = Digest::from_bytes([0; 32]);
-        let hash = Hashed {
+        Hashed {
             principal: &"agent".into(),
             session: &"s1".into(),
             upstream: &"github".into(),
             tool: &"delete_repo".into(),
             fingerprint: zero,
             arguments: &arguments,
+            meta: meta.as_ref(),
             preview_digest: zero,
             policy_digest: zero,
         }
-        .hash();
+        .hash()
+    }
+
+    fn check(meta: Option<&str>, hashed: &str) {
         let z = "0".repeat(64);
         let text = format!(
-            r#"{{"arguments":{{"a":"x","b":2}},"fingerprint":"{z}","policy_digest":"{z}","preview_digest":"{z}","principal":"agent","session":"s1","tool":"delete_repo","upstream":"github","v":1}}"#
+            r#"{{"arguments":{{"a":"x","b":2}},"fingerprint":"{z}",{hashed}"policy_digest":"{z}","preview_digest":"{z}","principal":"agent","session":"s1","tool":"delete_repo","upstream":"github","v":1}}"#
         );
-        assert_eq!(hash, Digest::plain(text.as_bytes()));
+        assert_eq!(hash(meta), Digest::plain(text.as_bytes()));
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(canonical::to_string(&value), text, "the spliced text is canonical as a whole");
+    }
+
+    #[test]
+    fn the_hash_is_the_contracts() {
+        check(None, "");
+    }
+
+    #[test]
+    fn attack_02_meta_is_part_of_the_hash_where_there_is_any() {
+        check(Some("{}"), "");
+        check(Some(r#"{"tenant":{"b":1.0,"a":"x"}}"#), r#""meta":{"tenant":{"a":"x","b":1}},"#);
+        assert_ne!(hash(Some(r#"{"tenant":"a"}"#)), hash(Some(r#"{"tenant":"b"}"#)));
     }
 }

@@ -1,6 +1,7 @@
 //! How a tool previews itself, what is shown where it does not, and how a preview reads.
 //! Only says which call would be a dry run; running it is the gateway's.
 
+mod detect;
 mod view;
 
 use std::sync::Arc;
@@ -41,35 +42,48 @@ pub enum Style {
     Computed,
 }
 
-/// Booleans of an input schema that are known to mean a dry run.
-const DETECTED: [&str; 3] = ["dry_run", "dryRun", "preview"];
-
 /// The style of a tool: the rule's, else what its input schema offers, else computed.
 pub fn style(tool: &Tool, rule: Option<&Style>) -> Style {
     if let Some(said) = rule {
         return said.clone();
     }
-    let schema = tool.definition.get("inputSchema").and_then(|schema| schema.get("properties"));
-    let is_boolean = |name: &&str| {
-        schema.and_then(|all| all.get(*name)).and_then(|one| one.get("type")).and_then(Value::as_str)
-            == Some("boolean")
-    };
-    match DETECTED.iter().find(|name| is_boolean(name)) {
-        Some(name) => Style::Argument { arg: (*name).to_owned(), preview: true.into(), apply: false.into() },
+    match detect::dry_run_argument(&tool.definition) {
+        Some(name) => Style::Argument { arg: name.to_owned(), preview: true.into(), apply: false.into() },
         None => Style::Computed,
     }
 }
 
+/// What a call that needs a second step becomes under a style: the arguments that will be sent on apply.
+#[derive(Debug, PartialEq)]
+pub enum Effective {
+    /// They are sent as they came.
+    AsSent,
+    /// The style's argument was not given, and says apply.
+    Completed(Arguments),
+    /// The style's argument has a value that means neither preview nor apply.
+    Unclear {
+        /// The argument's name.
+        arg: String,
+    },
+}
+
 impl Style {
-    /// The arguments of the real call: a dry-run argument says apply, whatever was sent.
-    pub fn for_apply(&self, arguments: Arguments) -> Arguments {
+    /// The arguments of the real call. An argument that was given is never turned into something else.
+    pub fn effective(&self, arguments: &Arguments) -> Effective {
+        let Style::Argument { arg, preview, apply } = self else { return Effective::AsSent };
+        match arguments.value().get(arg) {
+            Some(given) if given == preview || given == apply => Effective::AsSent,
+            // Clients of typed languages write null for an argument that is not given.
+            None | Some(Value::Null) => Effective::Completed(arguments.clone().with(arg, apply.clone())),
+            Some(_) => Effective::Unclear { arg: arg.clone() },
+        }
+    }
+
+    /// Whether the call itself says that it is a preview. It never becomes the real call.
+    pub fn is_asked_for(&self, arguments: &Arguments) -> bool {
         match self {
-            Style::Argument { arg, apply, .. } if arguments.value().get(arg) != Some(apply) => {
-                arguments.with(arg, apply.clone())
-            }
-            Style::Argument { .. } | Style::Companion { .. } | Style::Command(_) | Style::Computed => {
-                arguments
-            }
+            Style::Argument { arg, preview, .. } => arguments.value().get(arg) == Some(preview),
+            Style::Companion { .. } | Style::Command(_) | Style::Computed => false,
         }
     }
 
@@ -183,28 +197,45 @@ mod tests {
     }
 
     #[test]
-    fn dry_run_booleans_are_detected_and_rules_win() {
-        for name in DETECTED {
-            let found = style(&tool(json!({"properties": {name: {"type": "boolean"}}})), None);
+    fn attack_01_a_dry_run_is_what_its_description_says_and_rules_win() {
+        let dry =
+            json!({"type": "boolean", "description": "Report what would happen without making changes"});
+        for name in ["dry_run", "dryRun"] {
+            let found = style(&tool(json!({"properties": {name: dry}})), None);
+            let expect = Style::Argument { arg: name.into(), preview: true.into(), apply: false.into() };
+            assert_eq!(found, expect);
+        }
+        // By its name alone nothing is a dry run, and `preview` not even by its description.
+        let bare = json!({"type": "boolean"});
+        for (name, property) in [("dry_run", &bare), ("dryRun", &bare), ("preview", &bare), ("preview", &dry)]
+        {
             assert_eq!(
-                found,
-                Style::Argument { arg: name.into(), preview: true.into(), apply: false.into() }
+                style(&tool(json!({"properties": {name: property}})), None),
+                Style::Computed,
+                "{name}"
             );
         }
-        assert_eq!(
-            style(&tool(json!({"properties": {"preview": {"type": "string"}}})), None),
-            Style::Computed
-        );
-        let offered = tool(json!({"properties": {"dry_run": {"type": "boolean"}}}));
+        let offered = tool(json!({"properties": {"dry_run": dry}}));
         assert_eq!(style(&offered, Some(&Style::Computed)), Style::Computed);
+        let named = Style::Argument { arg: "preview".into(), preview: true.into(), apply: false.into() };
+        assert_eq!(style(&tool(json!({"properties": {"preview": bare}})), Some(&named)), named);
     }
 
     #[test]
-    fn apply_and_preview_set_the_argument() {
+    fn attack_01_an_argument_that_was_given_is_never_turned_around() {
         let style = Style::Argument { arg: "preview".into(), preview: true.into(), apply: false.into() };
+        let effective = |text: &str| style.effective(&Arguments::parse(text.as_bytes()).unwrap());
         let given = Arguments::parse(br#"{"id":1}"#).unwrap();
         assert_eq!(style.for_preview(&given).canonical(), r#"{"id":1,"preview":true}"#);
-        let sent = Arguments::parse(br#"{"id":1,"preview":true}"#).unwrap();
-        assert_eq!(style.for_apply(sent).canonical(), r#"{"id":1,"preview":false}"#);
+        let completed = |text: &str| match effective(text) {
+            Effective::Completed(arguments) => arguments.canonical().to_owned(),
+            other @ (Effective::AsSent | Effective::Unclear { .. }) => panic!("{other:?}"),
+        };
+        assert_eq!(completed(r#"{"id":1}"#), r#"{"id":1,"preview":false}"#);
+        assert_eq!(completed(r#"{"id":1,"preview":null}"#), r#"{"id":1,"preview":false}"#);
+        assert_eq!(effective(r#"{"id":1,"preview":true}"#), Effective::AsSent);
+        assert_eq!(effective(r#"{"id":1,"preview":false}"#), Effective::AsSent);
+        assert_eq!(effective(r#"{"id":1,"preview":"true"}"#), Effective::Unclear { arg: "preview".into() });
+        assert_eq!(effective(r#"{"id":1,"preview":1}"#), Effective::Unclear { arg: "preview".into() });
     }
 }

@@ -25,11 +25,22 @@ pub struct Limits {
     pub keys: usize,
     /// Bytes of the whole text, whitespace included.
     pub bytes: usize,
+    /// Which keys of one object count as equal.
+    pub keys_alike: KeysAlike,
+}
+
+/// Which keys of one object count as equal, and refuse the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysAlike {
+    /// Keys that fold to one text (see [`crate::fold`]): other readers may take them for one.
+    Folded,
+    /// Keys of the same code points: for texts that were stored before folding counted.
+    Exact,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth: 64, keys: 10_000, bytes: 16 << 20 }
+        Self { depth: 64, keys: 10_000, bytes: 16 << 20, keys_alike: KeysAlike::Folded }
     }
 }
 
@@ -37,7 +48,8 @@ impl Default for Limits {
 ///
 /// Beyond the grammar of RFC 8259, these are the decisions:
 ///
-/// - **Keys** are compared after unescaping, by code point; two equal ones in an object refuse the text.
+/// - **Keys** are compared after unescaping; two in one object that are equal, or equal under case folding (U+017F and U+212A
+///   included, up to a NUL), refuse the text: readers that ignore case would take one for the other.
 /// - **Strings** keep their characters as they are: no normalisation, noncharacters and escaped U+0000 pass (RFC 8785
 ///   writes it back as `\u0000`, so nothing is lost). Unescaped control characters and lone surrogates are refused.
 /// - **Numbers** must come out of a double unchanged. The shortest decimal of the double (what RFC 8785 prints) must have
@@ -72,7 +84,7 @@ pub fn parse_with(bytes: &[u8], limits: &Limits) -> Result<Value, StrictError> {
     parser::read(text, limits).or_else(|spot| fail(spot.what, spot.offset))
 }
 
-/// Checks a value that was built in memory: what passes is read back by [`parse`] from its canonical form.
+/// Checks a value that was built in memory: what passes is read back from its canonical form, with keys compared exactly.
 pub fn check(value: &Value) -> Result<(), StrictFault> {
     let limits = Limits::default();
     let mut keys = limits.keys;

@@ -3,6 +3,7 @@
 
 use countersign_core::call::{ArgumentFault, Arguments};
 use countersign_core::confirm::Brought;
+use countersign_core::fold::lookalike;
 use countersign_core::ids::FullName;
 use countersign_core::intent::{Door, Spoken, Variant};
 use countersign_core::nearest::nearest;
@@ -33,7 +34,7 @@ pub struct Asked {
     pub brought: Brought,
     /// How long the first call may wait for a person.
     pub wait_seconds: Option<f64>,
-    /// The request's params without what is ours: their other members go along to the upstream.
+    /// The request's params: what of them goes along to the upstream is chosen when the call is sent.
     pub rest: Option<Raw>,
 }
 
@@ -202,6 +203,16 @@ impl Asked {
         if !raw::is_object(given) {
             return Err(invalid("arguments", "must be an object"));
         }
+        if let Some(name) = raw::names(given).find(|name| lookalike(name, ["countersign"]).is_some()) {
+            let why = "differs from `countersign` only by case";
+            return Err(invalid(&name, why).because("arguments_not_strict"));
+        }
+        // Before ours are taken out: of two equal ones the reader after us would have had the other.
+        if let Some(name) = crate::members::first_twin(given) {
+            let why =
+                format!("has `{}` twice, or once more in another case", crate::escape::excerpt(&name, 200));
+            return Err(invalid("arguments", why).because("arguments_not_strict"));
+        }
         let ours = match raw::get(given, "countersign") {
             None => Map::new(),
             Some(ours) if raw::is_object(ours) => fields(ours, &DIRECT_FIELDS, &[], "countersign.")?,
@@ -291,6 +302,19 @@ mod tests {
     fn preview_true_is_plan_mode_and_preview_false_changes_nothing() {
         assert_eq!(router(json!({"name": "a:b", "preview": true})).unwrap().mode.as_deref(), Some("plan"));
         assert_eq!(router(json!({"name": "a:b", "preview": false})).unwrap().mode, None);
+    }
+
+    #[test]
+    fn attack_03_what_is_ours_stands_once_in_the_arguments() {
+        for given in [
+            r#"{"preview":true,"preview":false}"#,
+            r#"{"countersign":{"mode":"ask"},"countersign":{"mode":"execute"}}"#,
+            r#"{"Countersign":{}}"#,
+        ] {
+            let params = raw::from_text(format!(r#"{{"name":"a__b","arguments":{given}}}"#)).unwrap();
+            let refusal = Asked::direct(FullName::new("a", "b"), false, &params).unwrap_err();
+            assert_eq!(refusal.reason_code, "arguments_not_strict", "{given}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct Conduct<'a> {
     pub command: String,
     /// How long the first call may wait for a person.
     pub wait_seconds: Option<f64>,
-    /// The request's params, whose other members go along.
+    /// The request's params, of which some members go along.
     pub rest: Option<countersign_wire::raw::Raw>,
 }
 

@@ -12,6 +12,7 @@ pub mod http;
 pub mod law;
 pub mod limits;
 pub mod line;
+pub mod members;
 pub mod metrics;
 mod modes;
 pub mod news_queue;

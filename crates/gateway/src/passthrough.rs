@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cards::{self, Cards};
 use crate::house::{House, Upstreams};
+use crate::members;
 use crate::trace;
 use crate::upstreams::{Talk, Upstream, UpstreamFault};
 
@@ -62,6 +63,8 @@ impl Passage<'_> {
     }
 
     async fn forward(&self, upstream: &Arc<dyn Upstream>, method: &str, params: Option<&RawValue>) -> Reply {
+        let cleared = params.and_then(members::without_ours);
+        let params = cleared.as_deref().or(params);
         let doing = async |onward: Option<Raw>| {
             let params = onward.as_deref().or(params);
             upstream.request(method, params, self.talk(upstream.as_ref())).await

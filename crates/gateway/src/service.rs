@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::cards::Cards;
 use crate::house::House;
 use crate::line::{self, Principal};
+use crate::members;
 use crate::passthrough::{self, Passage};
 use crate::surfaces;
 use crate::tasks::{self, Tasks};
@@ -205,6 +206,10 @@ impl Service for Face {
         tracing::info!(?session, ?notice, "noticed on a line");
     }
 
+    fn accepts(&self, request: &Request) -> bool {
+        members::check(&request.method, request.params.as_deref()).is_ok()
+    }
+
     async fn request(&self, ctx: Ctx, request: Request) -> Reply {
         let params = request.params.as_deref();
         let facts = || about(&ctx);
@@ -221,6 +226,10 @@ impl Service for Face {
     }
 
     async fn notification(&self, _session: Arc<Session>, notification: Notification) {
+        if let Err(refusal) = members::check(&notification.method, notification.params.as_deref()) {
+            tracing::info!(method = %notification.method, why = %refusal.message, "a notification was dropped");
+            return;
+        }
         // Roots and whatever extensions say go to the one upstream that is served bare; others have no addressee.
         if let Some(only) = self.house.bare_upstream() {
             only.notify(&notification.method, notification.params.as_deref()).await;
@@ -244,6 +253,9 @@ fn about(ctx: &Ctx) -> Vec<trace::Fact> {
 impl Face {
     async fn answer(&self, ctx: &Ctx, method: &str, params: Option<&RawValue>) -> Reply {
         let (mut caller, surface) = line::caller(ctx, params)?;
+        if let Err(refusal) = members::check(method, params) {
+            return Box::pin(surfaces::refuse_members(&self.house, &caller, method, params, refusal)).await;
+        }
         // What the configuration says now, not what it said when the line was opened.
         if caller.credential.is_none() {
             caller.scopes.max_mode = self.house.law.load().max_mode;

@@ -260,10 +260,9 @@ impl Work<'_> {
             Some(intent) => IntentInput::Given(members(json!(intent))),
             None => IntentInput::Missing,
         };
-        input.annotations =
-            definition.map(|of| members(of.get("annotations").cloned().unwrap_or_else(|| json!({}))));
-        input.description =
-            definition.and_then(|of| of.get("description")).and_then(Value::as_str).map(str::to_owned);
+        if let Some(definition) = definition {
+            input.describe(definition);
+        }
         input.principal = row.principal.as_ref().map(|principal| principal.as_str().to_owned());
         input.session = row.session.as_ref().map(|session| session.as_str().to_owned());
         Ok(Some(Past { id: row.id.clone(), time: row.time, input, arguments, recorded }))

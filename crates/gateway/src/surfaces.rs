@@ -12,7 +12,7 @@ use countersign_core::intent::Variant;
 use countersign_core::record::CallRecord;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
-use countersign_wire::frame::{Reply, RpcError};
+use countersign_wire::frame::{Reply, RpcError, code};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::Ctx;
 use serde_json::json;
@@ -240,6 +240,33 @@ pub(crate) async fn refuse_state(
     refuse_unread(house, caller, tool, None, &name, refusal.clone(), params).await;
     let data = json!({"code": refusal.code.as_str(), "details": refusal.details_value()});
     RpcError::with_data(error.code(), &error.message(), &data)
+}
+
+/// Refuses a request whose member names can be read in two ways. A call gets an envelope, any other method an error.
+pub(crate) async fn refuse_members(
+    house: &Arc<House>,
+    caller: &Caller,
+    method: &str,
+    params: Option<&RawValue>,
+    refusal: Refusal,
+) -> Reply {
+    let none = raw::empty_object();
+    let params = params.unwrap_or(&none);
+    if method != "tools/call" {
+        let data = json!({"code": refusal.code.as_str(), "details": refusal.details_value()});
+        let error = RpcError::with_data(code::INVALID_PARAMS, &refusal.message, &data);
+        let tool = FullName::new("countersign", method);
+        refuse_unread(house, caller, tool, None, method, refusal, params).await;
+        return Err(error);
+    }
+    let name = raw::get_str(params, "name").unwrap_or_default();
+    let variant = definitions::variant(&name);
+    let tool = match variant {
+        Some(_) => raw::get_str_in(params, &["arguments", "name"]).and_then(|name| name.parse().ok()),
+        None => house.catalog.load().by_direct_name(&name).map(|listed| listed.tool.full_name()),
+    };
+    let tool = tool.unwrap_or_else(|| FullName::new("", &*name));
+    refuse_unread(house, caller, tool, variant, &name, refusal, params).await.into_reply()
 }
 
 /// A definition of ours as raw JSON.

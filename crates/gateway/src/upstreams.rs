@@ -33,7 +33,7 @@ pub struct Errand<'a> {
 }
 
 impl<'a> Errand<'a> {
-    /// The call an opened permit stands for. `rest` is the request's own params, whose other members pass along.
+    /// The call an opened permit stands for. `rest` holds what of the request goes along (see [`crate::members`]).
     ///
     /// INVARIANT (written first): an `Opened` exists only after its row is in the ledger.
     pub fn opened(opened: &'a Opened, rest: Option<&'a RawValue>) -> Self {
@@ -46,7 +46,7 @@ impl<'a> Errand<'a> {
         }
     }
 
-    /// A dry run the gate asked for. Nothing of the request goes along but its place in a trace, if any.
+    /// A dry run the gate asked for. Nothing of the request goes along but the `_meta` of its plan and its place in a trace.
     pub fn dry_run(dry: &'a DryRun, rest: Option<&'a RawValue>) -> Self {
         Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest, permitted: None }
     }
@@ -66,7 +66,7 @@ impl<'a> Errand<'a> {
         self.permitted
     }
 
-    /// The request's own params: everything in them but `name` and `arguments` passes along.
+    /// What of the request goes along: of its members only those that [`crate::members::call_params`] knows.
     pub fn rest(&self) -> Option<&RawValue> {
         self.rest
     }

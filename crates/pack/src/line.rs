@@ -292,6 +292,7 @@ fn hash_with(plan: &Plan, preview: &Preview) -> Digest {
         tool: &plan.tool.tool,
         fingerprint: plan.fingerprint,
         arguments: &plan.arguments,
+        meta: plan.meta.as_ref(),
         preview_digest: preview.digest,
         policy_digest: plan.policy_digest,
     }

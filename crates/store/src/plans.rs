@@ -152,10 +152,10 @@ impl Store {
             )?;
             let mut record = record.clone();
             record.plan_id = Some(place.plan_id.clone());
-            record.plan_hash = Some(plan.hash);
+            record.plan_hash = Some(place.hash);
             tx.append(&Entry::of_call(&record, RowStatus::Pending), ledger_id.clone(), now);
             tx.tell(&place.plan_id)?;
-            Ok(Some(Holding { hash: plan.hash, ledger_id: ledger_id.clone(), ..place }))
+            Ok(Some(Holding { ledger_id: ledger_id.clone(), ..place }))
         });
         held.await.map_err(HoldRefused::Fault)?.ok_or(HoldRefused::TooManyPending)
     }
@@ -296,23 +296,42 @@ fn find_place(
     }))
 }
 
-/// Joins the open plan of this hash and moves its end, where there is one.
+/// Joins the open plan of an equal call and moves its end, where there is one. That plan keeps its own `meta`, so its hash may be
+/// another: hosts put a fresh id of each request there.
 fn join(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Holding>, StoreFault> {
+    let Some(hash) = equal_open(tx, plan, now)? else { return Ok(None) };
     let found = tx.one(
         "UPDATE plans SET expires = CASE WHEN expires < $1 THEN $1 ELSE expires END
           WHERE hash = $2 AND state IN ('pending', 'approved') AND expires > $3
           RETURNING plan_id, state, expires",
-        &cells![plan.expires, plan.hash, now],
+        &cells![plan.expires, hash, now],
     )?;
     let Some(mut found) = found else { return Ok(None) };
     Ok(Some(Holding {
         plan_id: found.text()?.into(),
-        hash: plan.hash,
+        hash,
         how: Joined::Existing,
         state: found.word()?,
         expires: found.time()?,
         ledger_id: LedgerId::new(""),
     }))
+}
+
+/// The hash of the open plan of an equal call. A principal has few open plans of one tool, so they are compared one by one.
+fn equal_open(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Digest>, StoreFault> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM plans WHERE principal = $1 AND session = $2 AND tool = $3
+            AND state IN ('pending', 'approved') AND expires > $4 ORDER BY plan_id"
+    );
+    let of_call = cells![plan.principal.as_str(), plan.session.as_str(), plan.tool.to_string(), now];
+    let identity = plan.identity();
+    for found in tx.query(&sql, &of_call)? {
+        let open = decode(found)?.plan;
+        if open.identity() == identity {
+            return Ok(Some(open.hash));
+        }
+    }
+    Ok(None)
 }
 
 fn too_many() -> Refusal {

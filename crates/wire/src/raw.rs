@@ -166,6 +166,69 @@ pub fn within_nesting(text: &str, limit: usize) -> bool {
     true
 }
 
+/// The text with line ends between tokens made spaces. What stands in strings is left alone.
+pub(crate) fn without_line_ends(text: &str) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    if memchr2(b'\n', b'\r', bytes).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let quote =
+            memchr::memchr(b'"', bytes.get(at..).unwrap_or_default()).map_or(bytes.len(), |found| at + found);
+        out.push_str(&text.get(at..quote).unwrap_or_default().replace(['\n', '\r'], " "));
+        let end = skip_string(bytes, quote).unwrap_or(bytes.len());
+        out.push_str(text.get(quote..end).unwrap_or_default());
+        at = end;
+    }
+    Cow::Owned(out)
+}
+
+/// The place of a member: how many objects are open around it, and the number of its own, in the order they opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Objects inside each other, from 1.
+    pub depth: usize,
+    /// The number of the object, from 0.
+    pub object: usize,
+}
+
+/// Calls `visit` with the decoded name of every member at any depth, in order. Stops at the first for which it gives false, and
+/// returns its name. The text must be JSON.
+pub fn find_name<'a>(
+    text: &'a str,
+    mut visit: impl FnMut(Place, &Cow<'a, str>) -> bool,
+) -> Option<Cow<'a, str>> {
+    let bytes = text.as_bytes();
+    let (mut at, mut opened) = (0usize, 0usize);
+    let mut open: Vec<usize> = Vec::new();
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let end = skip_string(bytes, at)?;
+                let after = skip_space(bytes, end);
+                if bytes.get(after) == Some(&b':') {
+                    let name = decode(text.get(at + 1..end - 1)?);
+                    if !visit(Place { depth: open.len(), object: *open.last()? }, &name) {
+                        return Some(name);
+                    }
+                }
+                at = end;
+                continue;
+            }
+            b'{' => {
+                open.push(opened);
+                opened += 1;
+            }
+            b'}' => drop(open.pop()),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
 /// Whether the value is a JSON object.
 pub fn is_object(value: &RawValue) -> bool {
     value.get().as_bytes().first() == Some(&b'{')
@@ -208,6 +271,11 @@ pub fn get_str_in<'a>(object: &'a RawValue, path: &[&str]) -> Option<Cow<'a, str
 /// Decodes a JSON string literal; `None` for any other kind of value.
 pub fn text_of_string(literal: &str) -> Option<Cow<'_, str>> {
     literal.strip_prefix('"')?.strip_suffix('"').map(decode)
+}
+
+/// The names of an object's members, decoded, in their order.
+pub fn names(object: &RawValue) -> impl Iterator<Item = Cow<'_, str>> {
+    Members::of(object.get()).map(|member| decode(member.key))
 }
 
 /// All members of an object, keys decoded, in their order.
@@ -384,6 +452,20 @@ mod tests {
         assert_eq!(get_str(&object, "s").unwrap(), "x\"y");
         assert!(get_str(&object, "a").is_none());
         assert_eq!(members(&object).len(), 3);
+    }
+
+    #[test]
+    fn names_are_found_at_any_depth_with_their_object() {
+        let text = r#"{"a":[{"b":"c:d"},{"b\u0063": {"e":1}}],"f" : "\"x\":"}"#;
+        let mut names = Vec::new();
+        let visit = |place: Place, name: &Cow<'_, str>| {
+            names.push((place.depth, place.object, name.to_string()));
+            true
+        };
+        assert!(find_name(text, visit).is_none());
+        let expect = [(1, 0, "a"), (2, 1, "b"), (2, 2, "bc"), (3, 3, "e"), (1, 0, "f")];
+        assert_eq!(names, expect.map(|(depth, object, name)| (depth, object, name.to_owned())));
+        assert_eq!(find_name(text, |_, name| name != "e").as_deref(), Some("e"));
     }
 
     #[test]

@@ -189,6 +189,13 @@ pub trait Service: Send + Sync + 'static {
         async {}
     }
 
+    /// Whether a request can be read in one way only. One that can't is not answered by the wire and resumes nothing: it goes
+    /// to [`Service::request`], which says what is wrong with it.
+    fn accepts(&self, request: &Request) -> bool {
+        let _ = request;
+        true
+    }
+
     /// A request. The reply may be of either era: the wire says it in the client's (`resultType` and the like).
     /// Runs in a task of its own and is never aborted: watch `ctx.cancelled()`.
     fn request(&self, ctx: Ctx, request: Request) -> impl Future<Output = Reply> + Send;

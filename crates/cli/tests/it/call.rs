@@ -15,7 +15,7 @@ TOOLS = {
     "get_note": {"description": "Read a note", "annotations": {"readOnlyHint": True}},
     "add_note": {"description": "Add a note", "annotations": {"readOnlyHint": False, "destructiveHint": False}},
     "edit_note": {"description": "Edit a note", "annotations": {"destructiveHint": True},
-                  "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}, "dry_run": {"type": "boolean"}}}},
+                  "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}, "dry_run": {"type": "boolean", "description": "no changes are made"}}}},
     "wipe_notes": {"description": "Wipe a book of notes", "annotations": {"destructiveHint": True},
                    "inputSchema": {"type": "object", "properties": {"book": {"type": "string"}}, "required": ["book"]}},
     "break_note": {"description": "Always fails", "annotations": {"readOnlyHint": True}},

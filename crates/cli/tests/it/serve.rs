@@ -2,6 +2,7 @@
 //! sessions and stateless, before an upstream that records everything it receives.
 
 mod bounds;
+mod attacks_members;
 mod client;
 mod closed;
 pub(crate) mod collector;

@@ -2,7 +2,8 @@
 
 RECORD names a file that gets one line for every tools/call received, before it is answered: the witness of what reached
 the upstream. STATE names a JSON file that is read at every request, so that a test can change what is listed, what a dry
-run says, or let a held call go. It decides nothing and checks nothing.
+run says, let a held call go, or make it read member names as Go's encoding/json does: without regard to case, the last one
+wins (and up to a NUL, as readers of C strings do). It decides nothing and checks nothing.
 """
 
 import json
@@ -22,6 +23,18 @@ def state():
             return json.load(file)
     except (FileNotFoundError, ValueError):
         return {}
+
+
+LIKE = {"\u017f": "s", "\u212a": "k", "\u0130": "i", "\u0131": "i"}
+
+
+def folded(pairs):
+    """An object as a reader that ignores case has it."""
+    return {"".join(LIKE.get(c, c.lower()) for c in name.split("\0")[0]): value for name, value in pairs}
+
+
+def read(line):
+    return json.loads(line, object_pairs_hook=folded if state().get("fold") else None)
 
 
 def text_argument(*names, **more):
@@ -49,7 +62,7 @@ def tools():
         tool("erase_all", destructiveHint=True),
         tool("wipe_notes"),
         tool("delete_view", readOnlyHint=True),
-        tool("sync_notes", text_argument("id", dry_run={"type": "boolean"})),
+        tool("sync_notes", text_argument("id", dry_run={"type": "boolean", "description": "If true, no changes are made"})),
         tool("slow_note"),
         tool("fail_note"),
         tool("refuse_note", readOnlyHint=True),
@@ -123,7 +136,7 @@ def call(message, line):
 
 def main():
     for line in sys.stdin:
-        message = json.loads(line)
+        message = read(line)
         method = message.get("method")
         if "id" not in message or method is None:
             continue

@@ -218,6 +218,7 @@ fn read(reader: &mut Reader<'_>, node: &Node, table: &Table) -> Option<Case> {
         intent,
         annotations,
         description,
+        input_schema: None,
         principal,
         session: None,
         now,

@@ -68,6 +68,9 @@ pub struct Explained {
     pub strength: Strength,
     /// Where its preview comes from.
     pub preview: Value,
+    /// The arguments that would be judged and sent, where they are not those that were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_arguments: Option<Value>,
     /// The mode in force.
     pub mode: Mode,
     /// Through which call tool.
@@ -96,12 +99,12 @@ pub fn explain(config: &Config, input: &ExplainInput) -> Explained {
     let mode = input.mode.unwrap_or(config.gateway.mode);
     // The suited way depends on the rules, and rules may look at the intent: asked once without, then with it.
     let way = input.way.unwrap_or_else(|| {
-        let rules = resolve(config, input, &tool, mode, &Spoken::default(), Door::Direct);
+        let (_, rules) = resolve(config, input, &tool, mode, &Spoken::default(), Door::Direct);
         Way::suited(gate::outlook(&tool, &rules).0.effect)
     });
     let spoken = spoken(input, way);
     let heard = spoken.as_ref().map_or_else(|_| Spoken::default(), Clone::clone);
-    let rules = resolve(config, input, &tool, mode, &heard, way.door());
+    let (arguments, rules) = resolve(config, input, &tool, mode, &heard, way.door());
     let (classified, confirm, strength) = gate::outlook(&tool, &rules);
     let said = |mode: Mode| match &spoken {
         Ok(spoken) => judge(config, input, &tool, mode, way, spoken),
@@ -120,6 +123,7 @@ pub fn explain(config: &Config, input: &ExplainInput) -> Explained {
         confirm,
         strength,
         preview: style_value(&preview::style(&tool, rules.preview.as_ref())),
+        effective_arguments: (arguments != input.arguments).then(|| json!(arguments.value())),
         mode,
         variant: way,
         verdict: judged.verdict,

@@ -19,10 +19,12 @@ struct Said {
     preview: Option<Shows>,
 }
 
-/// A companion tool that shows what would change, and the parts of its answer that must not differ.
-struct Shows {
-    tool: &'static str,
-    digest: &'static [&'static str],
+/// How a tool's preview is made.
+enum Shows {
+    /// A companion tool that shows what would change, and the parts of its answer that must not differ.
+    Companion { tool: &'static str, digest: &'static [&'static str] },
+    /// A boolean that makes the tool only show it.
+    Argument(&'static str),
 }
 
 const SILENT: Said = Said { tools: &[], role: None, effect: None, confirm: None, preview: None };
@@ -68,13 +70,13 @@ fn usual(kind: NativeKind) -> &'static [Said] {
                 &[
                     Said {
                         tools: &["deploy_apply"],
-                        preview: Some(Shows { tool: "deploy", digest: &["data.changes"] }),
+                        preview: Some(Shows::Companion { tool: "deploy", digest: &["data.changes"] }),
                         ..SILENT
                     },
                     // Without a permit a tool that changes something only shows what it would change.
                     Said {
                         tools: &["rollback"],
-                        preview: Some(Shows {
+                        preview: Some(Shows::Companion {
                             tool: "rollback",
                             digest: &["data.rolled_back_to", "data.changes"],
                         }),
@@ -82,12 +84,15 @@ fn usual(kind: NativeKind) -> &'static [Said] {
                     },
                     Said {
                         tools: &["evolve_propose"],
-                        preview: Some(Shows { tool: "evolve_propose", digest: &["data.candidates"] }),
+                        preview: Some(Shows::Companion {
+                            tool: "evolve_propose",
+                            digest: &["data.candidates"],
+                        }),
                         ..SILENT
                     },
                     Said {
                         tools: &["evolve_restore"],
-                        preview: Some(Shows { tool: "evolve_restore", digest: &["data.missing"] }),
+                        preview: Some(Shows::Companion { tool: "evolve_restore", digest: &["data.missing"] }),
                         ..SILENT
                     },
                     Said {
@@ -120,7 +125,24 @@ fn usual(kind: NativeKind) -> &'static [Said] {
                 ]
             }
         }
-        NativeKind::Demo => &[],
+        NativeKind::Demo => {
+            const {
+                &[Said {
+                    tools: &[
+                        "create_*",
+                        "modify_*",
+                        "delete_*",
+                        "correct_*",
+                        "fulfill_order",
+                        "receive_purchase_order",
+                        "update_stock_adjustment",
+                        "rebuild_cache",
+                    ],
+                    preview: Some(Shows::Argument("preview")),
+                    ..SILENT
+                }]
+            }
+        }
     }
 }
 
@@ -150,9 +172,14 @@ fn rule(upstream: &Upstream, kind: NativeKind, said: &Said) -> (Rule, RuleOrigin
     rule.role = said.role;
     rule.effect = said.effect;
     rule.confirm = said.confirm;
-    rule.preview = said.preview.as_ref().map(|shows| Style::Companion {
-        tool: shows.tool.to_owned(),
-        digest: shows.digest.iter().map(|path| (*path).to_owned()).collect(),
+    rule.preview = said.preview.as_ref().map(|shows| match shows {
+        Shows::Companion { tool, digest } => Style::Companion {
+            tool: (*tool).to_owned(),
+            digest: digest.iter().map(|path| (*path).to_owned()).collect(),
+        },
+        Shows::Argument(arg) => {
+            Style::Argument { arg: (*arg).to_owned(), preview: true.into(), apply: false.into() }
+        }
     });
     let places = vec![upstream.place; globs.len()];
     let origin =

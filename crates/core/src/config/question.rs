@@ -20,7 +20,7 @@ use crate::record::Source;
 use crate::redact::Redactor;
 use crate::refusal::{Code, Refusal};
 use crate::role::Role;
-use crate::rules::{Facts, Resolution};
+use crate::rules::Resolution;
 use crate::tool::Tool;
 
 /// What the caller of a call tool says about intent.
@@ -54,6 +54,8 @@ pub struct ExplainInput {
     pub annotations: Option<Map<String, Value>>,
     /// The tool's description.
     pub description: Option<String>,
+    /// The tool's input schema, which may offer a dry run.
+    pub input_schema: Option<Value>,
     /// The principal, if a rule looks at it.
     pub principal: Option<String>,
     /// The session, if a rule looks at it.
@@ -63,6 +65,14 @@ pub struct ExplainInput {
 }
 
 impl ExplainInput {
+    /// Takes over what the catalogue knows of the tool.
+    pub fn describe(&mut self, definition: &Map<String, Value>) {
+        let annotations = definition.get("annotations").and_then(Value::as_object).cloned();
+        self.annotations = Some(annotations.unwrap_or_default());
+        self.description = definition.get("description").and_then(Value::as_str).map(str::to_owned);
+        self.input_schema = definition.get("inputSchema").cloned();
+    }
+
     /// An agent's call of a tool without arguments, in the configured mode.
     pub fn of(tool: FullName, now: Timestamp) -> Self {
         Self {
@@ -74,6 +84,7 @@ impl ExplainInput {
             intent: IntentInput::Suited,
             annotations: None,
             description: None,
+            input_schema: None,
             principal: None,
             session: None,
             now,
@@ -90,6 +101,9 @@ pub(super) fn tool_of(config: &Config, input: &ExplainInput) -> Tool {
     }
     if let Some(description) = &input.description {
         definition.insert("description".into(), description.as_str().into());
+    }
+    if let Some(schema) = &input.input_schema {
+        definition.insert("inputSchema".into(), schema.clone());
     }
     let annotations = crate::tool::Annotations::read(definition.get("annotations"));
     Tool {
@@ -134,6 +148,7 @@ fn caller(config: &Config, input: &ExplainInput) -> Caller {
     }
 }
 
+/// The arguments the call would be sent with, and what the rules say of them.
 pub(super) fn resolve(
     config: &Config,
     input: &ExplainInput,
@@ -141,16 +156,37 @@ pub(super) fn resolve(
     mode: Mode,
     spoken: &Spoken,
     door: Door,
-) -> Resolution {
-    config.rules.resolve(&Facts {
-        name: &input.tool,
-        tool: Some(tool),
-        arguments: input.arguments.value(),
-        caller: &caller(config, input),
-        intent: spoken.declare(door).ok().flatten().as_ref(),
-        mode,
-        now: input.now,
-    })
+) -> (Arguments, Resolution) {
+    let call = call(config, input, tool, mode, spoken, door);
+    gate::effective(call, tool, &law(config, &Redactor::default()), mode, input.now)
+}
+
+fn call(config: &Config, input: &ExplainInput, tool: &Tool, mode: Mode, spoken: &Spoken, door: Door) -> Call {
+    Call {
+        caller: caller(config, input),
+        name: input.tool.clone(),
+        standing: Standing::Accepted(Arc::new(tool.clone())),
+        arguments: input.arguments.clone(),
+        door,
+        intent: spoken.clone(),
+        mode: Some(mode.as_str().to_owned()),
+        brought: Brought::default(),
+    }
+}
+
+fn law<'c>(config: &'c Config, redactor: &'c Redactor) -> Snapshot<'c> {
+    Snapshot {
+        rules: &config.rules,
+        strictness: config.intent.strictness,
+        configured_mode: config.gateway.mode,
+        session_mode: None,
+        held: None,
+        grants: &[],
+        usage: &NoLimits,
+        writes: Writes::Open,
+        schema: &NoSchema,
+        redactor,
+    }
 }
 
 pub(super) struct Judged {
@@ -173,29 +209,8 @@ pub(super) fn judge(
     way: Way,
     spoken: &Spoken,
 ) -> Judged {
-    let call = Call {
-        caller: caller(config, input),
-        name: input.tool.clone(),
-        standing: Standing::Accepted(Arc::new(tool.clone())),
-        arguments: input.arguments.clone(),
-        door: way.door(),
-        intent: spoken.clone(),
-        mode: Some(mode.as_str().to_owned()),
-        brought: Brought::default(),
-    };
-    let law = Snapshot {
-        rules: &config.rules,
-        strictness: config.intent.strictness,
-        configured_mode: config.gateway.mode,
-        session_mode: None,
-        held: None,
-        grants: &[],
-        usage: &NoLimits,
-        writes: Writes::Open,
-        schema: &NoSchema,
-        redactor: &Redactor::default(),
-    };
-    match gate::judge(call, &law, input.now) {
+    let call = call(config, input, tool, mode, spoken, way.door());
+    match gate::judge(call, &law(config, &Redactor::default()), input.now) {
         Verdict::Go(permit) => yes(VerdictWord::Go, permit.warnings()),
         Verdict::Hold(draft) => yes(VerdictWord::Hold, &draft.warnings),
         Verdict::Preview(draft) => yes(VerdictWord::Preview, &draft.warnings),

@@ -164,7 +164,7 @@ fn decide(config: &Config, input: &ExplainInput) -> Decision {
     let way = input.way.unwrap_or(Way::Direct);
     let spoken = spoken(input, way);
     let heard = spoken.as_ref().map_or_else(|_| Spoken::default(), Clone::clone);
-    let rules = resolve(config, input, &tool, mode, &heard, way.door());
+    let (_, rules) = resolve(config, input, &tool, mode, &heard, way.door());
     let (classified, confirm, strength) = gate::outlook(&tool, &rules);
     let judged = match &spoken {
         Ok(spoken) => judge(config, input, &tool, mode, way, spoken),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::verdict::{Draft, DryRun, Refused};
+use crate::call::Arguments;
 use crate::confirm::{Approval, Rail};
 use crate::digest::{Digest, Domain};
 use crate::duration::Rate;
@@ -39,11 +40,21 @@ pub struct Spend {
     pub approval: Approval,
 }
 
+/// Which members of `_meta` go along with a call, besides those of progress and traces.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SentMeta {
+    /// Those of the request: nobody has to agree to the call.
+    OfRequest,
+    /// Those of the plan that was agreed to.
+    OfPlan(Option<Arguments>),
+}
+
 /// The gate's yes to one call.
 #[derive(Debug, PartialEq)]
 pub struct Permit {
     tool: Arc<Tool>,
     send: String,
+    meta: SentMeta,
     effect: Effect,
     mode: Mode,
     timeout: Option<Duration>,
@@ -63,6 +74,8 @@ impl Permit {
     pub(super) fn granted(draft: Draft, grant: &Grant, now: Timestamp) -> Self {
         let send = draft.call.arguments.canonical().to_owned();
         let mut permit = Self::from_draft(draft, send);
+        // Whoever gave the grant has seen no `_meta`.
+        permit.meta = SentMeta::OfPlan(None);
         let mut approval = Approval::over(Rail::Grant, grant.by.clone(), now);
         approval.grant = Some(grant.id.clone());
         permit.record.approval = Some(approval);
@@ -72,7 +85,7 @@ impl Permit {
 
     /// One step of a series that was agreed to as a whole.
     pub(super) fn of_step(draft: Draft, send: String) -> Self {
-        Self::from_draft(draft, send)
+        Self { meta: SentMeta::OfPlan(None), ..Self::from_draft(draft, send) }
     }
 
     /// A series as a whole: it spends the token, and is never sent anywhere itself.
@@ -80,6 +93,7 @@ impl Permit {
         Self {
             tool,
             send: plan.arguments.canonical().to_owned(),
+            meta: SentMeta::OfPlan(None),
             effect: plan.effect,
             mode: Mode::Execute,
             timeout: None,
@@ -101,6 +115,7 @@ impl Permit {
             warnings: draft.warnings,
             record: draft.record,
             send,
+            meta: SentMeta::OfRequest,
             spend: None,
             grant: None,
         }
@@ -113,6 +128,10 @@ impl Permit {
     /// The text of the arguments, exactly as they are to be sent.
     pub fn arguments(&self) -> &str {
         &self.send
+    }
+    /// Which members of `_meta` go along.
+    pub fn meta(&self) -> &SentMeta {
+        &self.meta
     }
     /// What the tool does.
     pub fn effect(&self) -> Effect {
@@ -207,6 +226,7 @@ impl Redemption {
         let send = self.plan.arguments.canonical().to_owned();
         let token = self.draft.call.brought.token.as_deref().map(token_digest);
         let mut permit = Permit::from_draft(self.draft, send);
+        permit.meta = SentMeta::OfPlan(self.plan.meta);
         permit.spend = token.map(|token| Spend {
             plan: self.plan.id,
             hash: self.plan.hash,

@@ -12,7 +12,6 @@ use super::permit::{Permit, Spend, token_digest};
 use super::verdict::{Draft, Explanation, Refused};
 use super::{Snapshot, check_pause, check_schema, checked, comes_back, resolve, weigh};
 use crate::call::{Arguments, Call, Caller};
-use crate::canonical;
 use crate::confirm::{Approval, Asker, Brought, Held, Kind, Need, Strength, check_strength, check_token_of};
 use crate::digest::{Digest, Domain};
 use crate::effect::Effect;
@@ -45,16 +44,12 @@ pub fn draft_step(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Result<Draf
         return Err(Box::new(Refused { refusal, record }));
     }
     let writes = draft.classified.effect != Effect::Read && draft.mode == Mode::Execute;
-    let mut draft = checked(draft, |draft| {
+    checked(draft, |draft| {
         if writes {
             check_pause(law)?;
         }
         check_schema(draft, law)
-    })?;
-    if draft.need.kind != Kind::None {
-        draft.call.arguments = draft.style.for_apply(draft.call.arguments);
-    }
-    Ok(draft)
+    })
 }
 
 /// What a series is called and why it is wanted.
@@ -80,10 +75,7 @@ pub fn freeze_series(
         .iter()
         .map(|(draft, _)| json!({"name": draft.call.name.to_string(), "args": draft.call.arguments.value()}))
         .collect();
-    let arguments = json!({"title": purpose.title, "steps": listed});
-    // Every step's arguments were parsed strictly, so the list of them is strict as well.
-    let arguments =
-        Arguments::parse(canonical::to_string(&arguments).as_bytes()).unwrap_or_else(|_| Arguments::none());
+    let arguments = series_arguments(purpose.title.as_str().into(), listed);
     let over = |domain: Domain, parts: Vec<String>| Digest::of(domain, parts.join("\n").as_bytes());
     let fingerprint =
         over(Domain::Policy, steps.iter().map(|(draft, _)| draft.tool.fingerprint.hex()).collect());
@@ -98,6 +90,7 @@ pub fn freeze_series(
         tool: &name.tool,
         fingerprint,
         arguments: &arguments,
+        meta: None,
         preview_digest: preview.digest,
         policy_digest,
     }
@@ -111,6 +104,7 @@ pub fn freeze_series(
         fingerprint,
         redact: redacted_paths(steps),
         arguments,
+        meta: None,
         preview,
         policy_digest,
         effect: steps.iter().map(|(draft, _)| draft.classified.effect).max().unwrap_or(Effect::Read),
@@ -142,9 +136,7 @@ pub fn without_steps(plan: &Plan, gone: &BTreeSet<usize>) -> Result<Plan, Refusa
         .map(|(_, step)| json!({"name": step.tool.to_string(), "args": step.arguments.value()}))
         .collect();
     let title = plan.arguments.value().get("title").cloned().unwrap_or_default();
-    let arguments = json!({"title": title, "steps": listed});
-    let arguments =
-        Arguments::parse(canonical::to_string(&arguments).as_bytes()).unwrap_or_else(|_| Arguments::none());
+    let arguments = series_arguments(title, listed);
     let over = |parts: Vec<String>| Digest::of(Domain::Policy, parts.join("\n").as_bytes());
     let fingerprint = over(kept.iter().map(|(_, step)| step.fingerprint.hex()).collect());
     let policy_digest = over(kept.iter().map(|(_, step)| step.policy_digest.hex()).collect());
@@ -169,11 +161,20 @@ pub fn without_steps(plan: &Plan, gone: &BTreeSet<usize>) -> Result<Plan, Refusa
         tool: &left.tool.tool,
         fingerprint,
         arguments: &left.arguments,
+        meta: None,
         preview_digest: left.preview.digest,
         policy_digest,
     }
     .hash();
     Ok(left)
+}
+
+/// The arguments of the whole. Every step's were parsed strictly, so the list of them is strict as well.
+fn series_arguments(title: Value, steps: Vec<Value>) -> Arguments {
+    Arguments::of_members(Map::from_iter([
+        ("title".to_owned(), title),
+        ("steps".to_owned(), Value::Array(steps)),
+    ]))
 }
 
 /// What was shown, without what was taken out, and what that was.

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::permit::{Permit, Redemption};
-use crate::call::Call;
+use crate::call::{Arguments, Call};
 use crate::config::EXPLAIN_SUFFIX;
-use crate::confirm::Need;
+use crate::confirm::{Kind, Need};
 use crate::digest::Digest;
 use crate::effect::{Because, Classified, Effect};
 use crate::ids::{PlanId, ToolName};
@@ -80,11 +80,19 @@ pub struct Draft {
     pub warnings: Vec<String>,
     /// What the rules say.
     pub rules: Resolution,
+    /// The members of the request's `_meta` that are sent with a confirmed call.
+    pub meta: Option<Arguments>,
     /// What the ledger keeps.
     pub record: CallRecord,
 }
 
 impl Draft {
+    /// Whether the call itself says that it is a preview, and something would change if it were not.
+    pub fn is_preview(&self) -> bool {
+        let changes = self.classified.effect != Effect::Read || self.need.kind != Kind::None;
+        changes && self.style.is_asked_for(&self.call.arguments)
+    }
+
     /// The dry run the upstream offers, or what the command that looks is told, if there is either.
     pub fn dry_run(&self) -> Option<DryRun> {
         match &self.style {
@@ -126,6 +134,7 @@ impl Draft {
             tool: &self.call.name.tool,
             fingerprint: self.tool.fingerprint,
             arguments: &self.call.arguments,
+            meta: self.meta.as_ref(),
             preview_digest: preview.digest,
             policy_digest: self.policy_digest,
         }
@@ -138,6 +147,7 @@ impl Draft {
             tool: self.call.name.clone(),
             fingerprint: self.tool.fingerprint,
             arguments: self.call.arguments.clone().frozen(),
+            meta: self.meta.clone().map(Arguments::frozen),
             preview,
             policy_digest: self.policy_digest,
             effect: self.classified.effect,

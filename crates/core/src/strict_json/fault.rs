@@ -12,6 +12,9 @@ pub enum StrictFault {
     /// The object already has this key, after unescaping.
     #[error("duplicate key `{}`", shown(.0))]
     DuplicateKey(String),
+    /// The object has another key that is equal under case folding.
+    #[error("key `{}` differs from another key only by case", shown(.0))]
+    FoldedKey(String),
     /// The bytes are not UTF-8.
     #[error("the text is not valid UTF-8")]
     InvalidUtf8,

@@ -3,9 +3,10 @@
 
 use serde_json::{Map, Value};
 
-use super::Limits;
 use super::decimal::Literal;
 use super::fault::{StrictFault, shown};
+use super::{KeysAlike, Limits};
+use crate::fold;
 
 /// A fault and the offset it is at.
 pub(super) struct Spot {
@@ -95,6 +96,11 @@ impl<'t> Parser<'t> {
                         let key = self.key(&members)?;
                         self.open.push(Open::Object(members, key));
                         return Ok(None);
+                    }
+                    if self.limits.keys_alike == KeysAlike::Folded
+                        && let Some(name) = fold::colliding(&members)
+                    {
+                        return self.fail(StrictFault::FoldedKey(name.to_owned()));
                     }
                     Value::Object(members)
                 }

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Stdio};
 
 use countersign_core::canonical;
-use countersign_core::strict_json::{StrictFault, check, parse};
+use countersign_core::strict_json::{KeysAlike, Limits, StrictFault, check, parse, parse_with};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -39,8 +39,10 @@ fn the_public_vectors_come_out_to_the_byte() {
         assert_eq!(canonical::to_string(&value), output, "{name}");
         assert_eq!(canonical::to_vec(&value), output.as_bytes(), "{name}");
         // The canonical form is itself a text we read, as the same value.
-        assert_eq!(canonical::to_string(&parse(output.as_bytes()).unwrap()), output, "{name}");
-        match parse(input.as_bytes()) {
+        // Names that differ by case are one of the vectors; nobody may call a tool with them.
+        let exact = Limits { keys_alike: KeysAlike::Exact, ..Limits::default() };
+        assert_eq!(canonical::to_string(&parse_with(output.as_bytes(), &exact).unwrap()), output, "{name}");
+        match parse_with(input.as_bytes(), &exact) {
             Ok(value) => assert_eq!(canonical::to_string(&value), output, "{name}"),
             // The one vector that counts on a number changing.
             Err(said) => {

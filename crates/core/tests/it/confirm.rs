@@ -225,7 +225,7 @@ fn a_preview_that_drifted_refuses_and_shows_both() {
     rule.preview = Some(Style::Argument { arg: "dry_run".into(), preview: true.into(), apply: false.into() });
     let mut world = World::with_rules(vec![rule]).writes_by_caller();
     let tool = tool("sync_notes", json!({}));
-    let mut call = call(&tool, router(Variant::Write), r#"{"id":7,"dry_run":true}"#);
+    let mut call = call(&tool, router(Variant::Write), r#"{"id":7}"#);
     let Verdict::Hold(draft) = world.judge(call.clone(), at(0)) else { panic!() };
     assert_eq!(draft.dry_run().unwrap().arguments, r#"{"dry_run":true,"id":7}"#);
     let shown =

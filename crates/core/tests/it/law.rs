@@ -249,7 +249,9 @@ fn a_grant_need_not_list_what_says_apply() {
         "inputSchema": {"type": "object", "properties": {"id": {}, "name": {}, "preview": {"type": "boolean"}}}});
     let tool = Tool::read("github".into(), definition.as_object().unwrap().clone()).unwrap();
     let tool = std::sync::Arc::new(tool);
-    let mut world = World::new();
+    let mut rule = Rule::named("r", &["*"]);
+    rule.preview = Some(Style::Argument { arg: "preview".into(), preview: true.into(), apply: false.into() });
+    let mut world = World::with_rules(vec![rule]);
     world.grants = vec![Grant {
         id: "grt_1".into(),
         principal: "agent".into(),
@@ -270,13 +272,10 @@ fn a_grant_need_not_list_what_says_apply() {
         };
         assert_eq!(permit.arguments(), r#"{"id":1,"name":"x","preview":false}"#);
     }
-    for arguments in [r#"{"id":1,"name":"x","preview":true}"#, r#"{"id":2,"name":"x"}"#] {
-        assert_eq!(
-            short(&world.judge(call(&tool, door, arguments), at(1))),
-            "hold preview/host",
-            "{arguments}"
-        );
-    }
+    let other = call(&tool, door, r#"{"id":2,"name":"x"}"#);
+    assert_eq!(short(&world.judge(other, at(1))), "hold preview/host");
+    let preview = call(&tool, door, r#"{"id":1,"name":"x","preview":true}"#);
+    assert_eq!(short(&world.judge(preview, at(1))), "preview");
 }
 
 #[test]
@@ -286,10 +285,10 @@ fn an_explicit_dry_run_is_never_made_real() {
     rule.confirm = Some(Kind::None);
     let world = World::with_rules(vec![rule]);
     let tool = tool("sync_notes", json!({}));
-    let Verdict::Go(permit) = world.judge(call(&tool, Door::Direct, r#"{"dry_run":true}"#), at(0)) else {
+    let Verdict::Preview(draft) = world.judge(call(&tool, Door::Direct, r#"{"dry_run":true}"#), at(0)) else {
         panic!()
     };
-    assert_eq!(permit.arguments(), r#"{"dry_run":true}"#);
+    assert_eq!(draft.dry_run().unwrap().arguments, r#"{"dry_run":true}"#);
 }
 
 #[test]
@@ -344,6 +343,7 @@ fn hash(arguments: &Arguments) -> Digest {
         tool: &"t".into(),
         fingerprint: zero,
         arguments,
+        meta: None,
         preview_digest: zero,
         policy_digest: zero,
     }

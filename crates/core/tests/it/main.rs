@@ -8,6 +8,7 @@
     reason = "tests fail loudly, in their helper functions too"
 )]
 
+mod attacks_calls;
 mod attacks_defaults;
 mod canonical;
 mod config;

@@ -8,7 +8,7 @@
 )]
 
 use countersign_core::canonical;
-use countersign_core::strict_json::{Limits, StrictFault, check, parse, parse_with};
+use countersign_core::strict_json::{KeysAlike, Limits, StrictFault, check, parse, parse_with};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -42,6 +42,7 @@ fn ambiguous_texts_are_refused_where_they_are() {
     refused("{\"a\":1,\n \"\\u0061\":2}", DuplicateKey("a".into()), 2, 2);
     refused(r#"{"\ud83d\ude00":1,"😀":-0}"#, DuplicateKey("😀".into()), 1, 19);
     refused(r#"{"x":{"/":1,"b":0,"\/":1}}"#, DuplicateKey("/".into()), 1, 19);
+    refused(r#"{"a":1,"A":2}"#, FoldedKey("A".into()), 1, 14);
     refused(b"\xEF\xBB\xBF{}", ByteOrderMark, 1, 1);
     refused(b"\xFE\xFF\x00[", InvalidUtf8, 1, 1);
     refused(b"[\"\xC3\xA9\xC0\x80\"]", InvalidUtf8, 1, 4); // an overlong zero
@@ -169,7 +170,7 @@ fn what_keeps_its_value_is_taken() {
         (r#"{"b":[{}],"a":"A"}"#, r#"{"a":"A","b":[{}]}"#),
         (r#""\u0000\u001F\b\f\n\r\t\/\"\\""#, r#""\u0000\u001f\b\f\n\r\t/\"\\""#),
         ("\"\u{7f}\u{feff}\u{fffe}\u{10ffff}\"", "\"\u{7f}\u{feff}\u{fffe}\u{10ffff}\""),
-        (r#"{"":1,"\u0000":2,"é":3,"e\u0301":4}"#, "{\"\":1,\"\\u0000\":2,\"e\u{301}\":4,\"é\":3}"),
+        (r#"{"":1,"a\u0000":2,"é":3,"e\u0301":4}"#, "{\"\":1,\"a\\u0000\":2,\"e\u{301}\":4,\"é\":3}"),
         ("true", "true"),
     ] {
         taken(text, canonical_form);
@@ -196,8 +197,12 @@ fn the_limits_are_exact() {
     let limits = Limits { bytes: 4, ..Limits::default() };
     assert!(parse_with(b"[10]", &limits).is_ok());
     assert_eq!(parse_with(b"[10] ", &limits).unwrap_err().what, StrictFault::TooLarge);
-    assert_eq!(Limits::default(), Limits { depth: 64, keys: 10_000, bytes: 16 * 1024 * 1024 });
-    let unbounded = Limits { depth: usize::MAX, keys: usize::MAX, bytes: usize::MAX };
+    assert_eq!(
+        Limits::default(),
+        Limits { depth: 64, keys: 10_000, bytes: 16 * 1024 * 1024, keys_alike: KeysAlike::Folded }
+    );
+    let unbounded =
+        Limits { depth: usize::MAX, keys: usize::MAX, bytes: usize::MAX, keys_alike: KeysAlike::Folded };
     let said = parse_with("[".repeat(100_000).as_bytes(), &unbounded).unwrap_err();
     assert_eq!((said.what, said.offset), (StrictFault::TooDeep, 512));
 }

@@ -109,10 +109,10 @@ fn input(desk: &Desk, question: Question) -> Result<ExplainInput, Refusal> {
         input.intent = IntentInput::Given(intent);
     }
     let listed = desk.house.catalog.load_full();
-    let definition = listed.get(&tool).map(|listed| &listed.tool.definition);
-    input.annotations = question.annotations.or_else(|| {
-        definition.and_then(|definition| definition.get("annotations")).and_then(Value::as_object).cloned()
-    });
+    if let Some(listed) = listed.get(&tool) {
+        input.describe(&listed.tool.definition);
+    }
+    input.annotations = question.annotations.or(input.annotations);
     Ok(input)
 }
 

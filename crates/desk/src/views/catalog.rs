@@ -70,7 +70,7 @@ pub fn stands(listed: &Listed) -> &'static str {
 /// What the law makes of a call of it, as far as that is known without arguments.
 pub fn explained(listed: &Listed, config: &Config) -> Explained {
     let mut input = ExplainInput::of(listed.tool.full_name(), Timestamp::now());
-    input.annotations = listed.tool.definition.get("annotations").and_then(Value::as_object).cloned();
+    input.describe(&listed.tool.definition);
     config::explain(config, &input)
 }
 

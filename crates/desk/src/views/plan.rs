@@ -91,6 +91,9 @@ pub struct PlanView {
     pub steps: Vec<StepView>,
     /// Its arguments in full, without what must not be shown.
     pub arguments: Value,
+    /// Members of the request's `_meta` that are sent with it and are part of its hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
     /// What was shown.
     pub preview: PreviewView,
     /// What the preview says against it: where there is anything, nobody can approve it.
@@ -156,6 +159,7 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
         rule: plan.rule.clone(),
         steps: steps(plan, &arguments, redactor),
         arguments,
+        meta: plan.meta.as_ref().map(|meta| redactor.clean(meta.value(), &[])),
         preview: preview(&plan.preview),
         blocks: blocks(plan),
         plan_hash: plan.hash.hex(),

@@ -231,6 +231,7 @@ pub(crate) fn plan(id: &str, kind: Kind, arguments: Value) -> Plan {
         session: "s1".into(),
         tool: "infra:wipe".parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
+        meta: None,
         preview: Preview::new(PreviewSource::Computed, json!({"summary": "it would be gone"}), &json!(id)),
         policy_digest: Digest::plain(b"policy"),
         effect: Effect::Destructive,

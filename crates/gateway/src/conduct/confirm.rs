@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use countersign_core::call::Arguments;
 use countersign_core::config::PREVIEW_SUFFIX;
 use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength, check_unblocked};
 use countersign_core::duration::Rate;
 use countersign_core::envelope::Envelope;
-use countersign_core::gate::{Draft, DryRun, Redemption, Refused, Usage as _, over_limit, token_digest};
+use countersign_core::gate::{
+    Draft, DryRun, Redemption, Refused, SentMeta, Usage as _, over_limit, token_digest,
+};
 use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
@@ -27,6 +30,7 @@ use crate::answer::Answer;
 use crate::cards::{self, Again, Cards};
 use crate::escape;
 use crate::law::Law;
+use crate::members;
 use crate::trace;
 use crate::upstreams::{Errand, UpstreamFault, command};
 
@@ -35,13 +39,17 @@ pub(super) const HOST_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Conduct<'_> {
     /// Plan mode: the preview, nothing changed, and how to go on.
-    pub(super) async fn show_preview(&self, draft: Draft) -> Answer {
-        let preview = match self.preview(&draft).await {
+    pub(super) async fn show_preview(&self, mut draft: Draft) -> Answer {
+        let preview = match self.planned(&mut draft).await {
             Ok(preview) => preview,
             Err(refusal) => return self.refuse(Refused { refusal, record: draft.record }).await,
         };
+        let again = match (&draft.style, draft.is_preview()) {
+            (Style::Argument { arg, .. }, true) => format!("the same call without `{arg}`"),
+            (_, _) => "the same call".to_owned(),
+        };
         let hint = format!(
-            "nothing was changed; to run it: set_mode {{\"mode\":\"execute\"}} or mode=\"execute\", then the same call; \
+            "nothing was changed; to run it: set_mode {{\"mode\":\"execute\"}} or mode=\"execute\", then {again}; \
              it needs confirm `{}` of strength `{}`",
             draft.need.kind, draft.need.strength
         );
@@ -69,11 +77,11 @@ impl Conduct<'_> {
     }
 
     /// Phase 1: preview, freeze, keep, and ask over the rails there are.
-    pub(super) async fn hold(&self, draft: Draft, law: &Law) -> Answer {
+    pub(super) async fn hold(&self, mut draft: Draft, law: &Law) -> Answer {
         if let Err(refusal) = self.check_drafts() {
             return self.refuse(Refused { refusal, record: draft.record }).await;
         }
-        let preview = match self.preview(&draft).await {
+        let preview = match self.planned(&mut draft).await {
             Ok(preview) => preview,
             Err(refusal) => return self.refuse(Refused { refusal, record: draft.record }).await,
         };
@@ -221,7 +229,12 @@ impl Conduct<'_> {
             None => None,
             Some(dry) => match trace::part(
                 "preview",
-                self.dry_run(&redemption.plan().tool.upstream, &dry, redemption.style()),
+                self.dry_run(
+                    &redemption.plan().tool.upstream,
+                    &dry,
+                    redemption.style(),
+                    redemption.plan().meta.as_ref(),
+                ),
             )
             .await
             {
@@ -292,12 +305,20 @@ impl Conduct<'_> {
         Box::pin(self.go(call)).await
     }
 
+    /// The preview of a draft, which takes over what of the request's `_meta` its plan keeps.
+    async fn planned(&self, draft: &mut Draft) -> Result<Preview, Refusal> {
+        draft.meta = members::planned_meta(self.rest.as_deref())?;
+        self.preview(draft).await
+    }
+
     /// The preview of a draft: the upstream's own, or computed from the call.
     pub(super) async fn preview(&self, draft: &Draft) -> Result<Preview, Refusal> {
         match draft.dry_run() {
             None => Ok(draft.computed_preview()),
             Some(dry) => {
-                trace::part("preview", self.dry_run(&draft.call.name.upstream, &dry, &draft.style)).await
+                let upstream = &draft.call.name.upstream;
+                let asking = self.dry_run(upstream, &dry, &draft.style, draft.meta.as_ref());
+                trace::part("preview", asking).await
             }
         }
     }
@@ -307,6 +328,7 @@ impl Conduct<'_> {
         upstream: &countersign_core::ids::UpstreamId,
         dry: &DryRun,
         style: &Style,
+        meta: Option<&Arguments>,
     ) -> Result<Preview, Refusal> {
         let failed = |why: String| {
             Refusal::new(Code::PreviewFailed, format!("the preview of `{}` failed: {why}", dry.tool))
@@ -326,10 +348,14 @@ impl Conduct<'_> {
             }
             (Style::Command(_), None) => return Err(failed("no command can be started here".to_owned())),
             (Style::Argument { .. } | Style::Companion { .. } | Style::Computed, _) => {
+                // The call that would be made has this `_meta`: so has its dry run.
+                let rest =
+                    meta.and_then(|meta| members::along(None, None, &SentMeta::OfPlan(Some(meta.clone()))));
+                let rest = rest.as_deref();
                 let doing = async |onward: Option<Raw>| {
-                    upstream.call(Errand::dry_run(dry, onward.as_deref()), talk).await
+                    upstream.call(Errand::dry_run(dry, onward.as_deref().or(rest)), talk).await
                 };
-                trace::sent(upstream.id().as_str(), "tools/call", Some(dry.tool.as_str()), None, doing).await
+                trace::sent(upstream.id().as_str(), "tools/call", Some(dry.tool.as_str()), rest, doing).await
             }
         };
         let result = asked.map_err(|fault| match fault {

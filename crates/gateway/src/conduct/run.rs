@@ -19,6 +19,7 @@ use countersign_wire::raw::{self, Raw};
 use super::{Conduct, Facts};
 use crate::answer::{Answer, with_meta};
 use crate::cards::{self, Cards};
+use crate::members;
 use crate::trace;
 use crate::upstreams::{Errand, Talk, Upstream, UpstreamFault};
 
@@ -74,12 +75,8 @@ impl Conduct<'_> {
             let why = format!("upstream `{}` is gone", permit.tool().upstream);
             return Err(UpstreamFault::Unavailable { why, sent: Sent::No });
         };
-        let rest = match permit.record().variant {
-            // A router call's own params hold our fields; only its `_meta` goes along.
-            Some(_) => self.rest.as_deref().and_then(router_rest),
-            None => self.rest.clone(),
-        };
-        let (rest, tool) = (rest.as_deref(), permit.tool().name.as_str());
+        let along = members::along(self.rest.as_deref(), permit.record().variant, permit.meta());
+        let (rest, tool) = (along.as_deref().or(self.rest.as_deref()), permit.tool().name.as_str());
         let doing = async |onward: Option<Raw>| {
             let errand = Errand::opened(opened, onward.as_deref().or(rest));
             let call = upstream.call(errand, self.talk(upstream.as_ref(), permit.timeout()));
@@ -181,12 +178,6 @@ impl Conduct<'_> {
         let view = raw::to_raw(&cards::outcome(tool, &parsed));
         raw::set_in(&result, "_meta", "countersign/view", &view).unwrap_or(result)
     }
-}
-
-/// The `_meta` of a router call, for the upstream's params.
-fn router_rest(params: &serde_json::value::RawValue) -> Option<Raw> {
-    let meta = raw::get(params, "_meta")?;
-    raw::set(&raw::empty_object(), "_meta", meta)
 }
 
 /// What came of it; the result itself is kept with a plan only.

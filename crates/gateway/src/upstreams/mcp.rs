@@ -16,7 +16,7 @@ use countersign_wire::era::Era;
 use countersign_wire::fault::{Failure, FaultKind, Sent, WireFault};
 use countersign_wire::frame::{Limits, Notification, Reply, code};
 use countersign_wire::mirror::Mirrors;
-use countersign_wire::raw::{self, Edit, Raw};
+use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::{Deadline, Identity, Later, Oddity, Questions, RequestOptions, Spec};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
@@ -28,6 +28,7 @@ pub use self::pages::{MOST_BYTES, MOST_PAGES, MOST_TOOLS};
 pub use self::pause::Pauses;
 use super::recent::Recent;
 use super::{Errand, Health, Talk, Upstream, UpstreamFault};
+use crate::members;
 
 /// What an MCP upstream says outside of any request, handed on in the order it came. Called from its reader: never block here.
 pub trait News: Send + Sync {
@@ -229,7 +230,7 @@ impl Upstream for McpUpstream {
 
     fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
         Box::pin(async move {
-            let params = call_params(&errand);
+            let params = members::call_params(errand.tool(), errand.arguments(), errand.rest());
             let asked = Instant::now();
             let mirrors = self.mirrors_of(errand.tool());
             let result = self.ask("tools/call", Some(&params), talk, mirrors).await;
@@ -280,14 +281,6 @@ impl Upstream for McpUpstream {
     }
 }
 
-/// The params of `tools/call`: those of the request with name and arguments set, every other byte as it came.
-fn call_params(errand: &Errand<'_>) -> Raw {
-    let name = raw::to_raw(errand.tool());
-    let edits = [Edit::Set("name", name.get()), Edit::Set("arguments", errand.arguments())];
-    let edited = errand.rest().and_then(|rest| raw::edit(rest, &edits));
-    edited.or_else(|| raw::edit(&raw::empty_object(), &edits)).unwrap_or_else(raw::empty_object)
-}
-
 /// The time of one request, running since it was asked for.
 struct Time {
     asked: Instant,
@@ -321,30 +314,7 @@ impl Time {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::DryRun;
-    use countersign_core::ids::ToolName;
-
     use super::*;
-
-    fn check(rest: Option<&str>, expect: &str) {
-        let rest = rest.and_then(raw::from_text);
-        let dry = DryRun { tool: ToolName::new("a\"b"), arguments: r#"{"n": 1.50}"#.to_owned() };
-        let errand = Errand::dry_run(&dry, rest.as_deref());
-        assert_eq!(call_params(&errand).get(), expect);
-    }
-
-    #[test]
-    fn params_keep_every_byte_but_name_and_arguments() {
-        check(None, r#"{"name":"a\"b","arguments":{"n": 1.50}}"#);
-        check(Some("[1]"), r#"{"name":"a\"b","arguments":{"n": 1.50}}"#);
-        check(
-            Some(
-                r#"{ "_meta":{"v/x": 12345678901234567890123},"name":"call_tool_read","arguments":{"name":"x"} ,"task":{}}"#,
-            ),
-            r#"{ "_meta":{"v/x": 12345678901234567890123},"name":"a\"b","arguments":{"n": 1.50} ,"task":{}}"#,
-        );
-        check(Some(r#"{"name":"x","name":"y"}"#), r#"{"name":"a\"b","arguments":{"n": 1.50}}"#);
-    }
 
     #[test]
     fn a_total_deadline_runs_while_waiting_and_a_quiet_one_begins_anew() {

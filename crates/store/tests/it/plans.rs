@@ -1,5 +1,6 @@
 //! Plans and decisions: joining, limits, who is first, pauses, expiry, and what is left after a crash.
 
+use countersign_core::call::Arguments;
 use countersign_core::confirm::{Approval, PlanState, Rail, Strength};
 use countersign_core::gate::token_digest;
 use countersign_core::ids::PlanId;
@@ -11,11 +12,12 @@ use countersign_store::{
 use serde_json::json;
 
 use crate::place::{Place, on_both};
-use crate::world::{LIFE, at, hold, hold_as, permit_for, redeem};
+use crate::world::{LIFE, at, draft, freeze, hold, hold_as, permit_for, redeem};
 
 on_both!(
     an_equal_call_joins_and_either_token_ends_both,
     an_expired_plan_makes_room_for_its_equal,
+    attack_02_an_equal_call_joins_whatever_its_meta_and_the_plan_keeps_its_own,
     twenty_pending_are_the_limit,
     the_first_answer_decides_once,
     a_weak_answer_leaves_the_plan_open,
@@ -69,6 +71,28 @@ async fn an_expired_plan_makes_room_for_its_equal(place: Place) {
     assert_eq!(second.how, Joined::New);
     assert_ne!(first.plan_id, second.plan_id);
     assert_eq!(state(&store, &first.plan_id).await, PlanState::Expired);
+}
+
+async fn attack_02_an_equal_call_joins_whatever_its_meta_and_the_plan_keeps_its_own(place: Place) {
+    let store = place.store().await;
+    let hold = async |token: &str, meta: Option<&str>, number: u128| {
+        let mut draft = draft("agent", "write_it", r#"{"number":1}"#, at(0));
+        draft.meta = meta.map(|meta| Arguments::parse(meta.as_bytes()).unwrap());
+        let (plan, record) = freeze(&draft, number, at(0));
+        let holding = store.hold(&plan, token_digest(token), plan.expires, record, at(0)).await.unwrap();
+        (plan, holding)
+    };
+    let (plan, first) = hold("a", Some(r#"{"tool_use":"1","tenant":"shown"}"#), 1).await;
+    assert_eq!((first.how, first.hash), (Joined::New, plan.hash));
+    for (token, meta, number) in [("b", Some(r#"{"tool_use":"2","tenant":"other"}"#), 2), ("c", None, 3)] {
+        let (other, joined) = hold(token, meta, number).await;
+        assert_ne!(other.hash, plan.hash);
+        assert_eq!((joined.how, &joined.plan_id, joined.hash), (Joined::Existing, &first.plan_id, plan.hash));
+        let held = store.held(token_digest(token)).await.unwrap().unwrap();
+        assert_eq!(held.plan.meta, plan.meta, "what was shown is what will be sent");
+    }
+    let rows = store.activity(Filter { plan_id: Some(first.plan_id.clone()), ..Filter::default() }).await;
+    assert!(rows.unwrap().rows.iter().all(|row| row.plan_hash == Some(plan.hash)));
 }
 
 async fn twenty_pending_are_the_limit(place: Place) {

@@ -18,6 +18,7 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     twice: bool,
+    lookalike: bool,
 }
 
 enum Field {
@@ -27,7 +28,25 @@ enum Field {
     Params,
     Result,
     Error,
+    /// Folds onto one of the others without being it.
+    Lookalike,
     Other,
+}
+
+/// The members of an envelope.
+const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+/// Whether a reader that ignores case (as Go's and .NET's do, U+017F and U+212A included) or stops at a NUL would take the name
+/// for a member of the envelope.
+fn is_lookalike(name: &str) -> bool {
+    let ascii = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        '\u{130}' | '\u{131}' => 'i',
+        _ => c.to_ascii_lowercase(),
+    };
+    let folded = || name.chars().take_while(|c| *c != '\0').map(ascii);
+    MEMBERS.iter().any(|member| member.chars().eq(folded()))
 }
 
 impl<'de> serde::Deserialize<'de> for Field {
@@ -46,6 +65,7 @@ impl<'de> serde::Deserialize<'de> for Field {
                     "params" => Field::Params,
                     "result" => Field::Result,
                     "error" => Field::Error,
+                    other if is_lookalike(other) => Field::Lookalike,
                     _ => Field::Other,
                 })
             }
@@ -72,7 +92,8 @@ impl<'de> serde::Deserialize<'de> for Envelope<'de> {
                         Field::Params => &mut found.params,
                         Field::Result => &mut found.result,
                         Field::Error => &mut found.error,
-                        Field::Other => {
+                        Field::Lookalike | Field::Other => {
+                            found.lookalike |= matches!(field, Field::Lookalike);
                             map.next_value::<IgnoredAny>()?;
                             continue;
                         }
@@ -97,14 +118,9 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Frame, Malformed> {
             ..Malformed::new(code::PARSE, "message is not UTF-8")
         })?
         .trim_matches([' ', '\t', '\r', '\n']);
-    // Line ends inside a message are plain whitespace (in strings they are escaped), but would break a line when passed on.
-    let flat;
-    let text = if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
-        flat = text.replace(['\n', '\r'], " ");
-        &*flat
-    } else {
-        text
-    };
+    // Line ends between tokens would break a line when passed on. One inside a string stays, and makes the text no JSON.
+    let flat = raw::without_line_ends(text);
+    let text = &*flat;
     if !raw::within_nesting(text, limits.nesting) {
         let error = RpcError::new(
             code::INVALID_REQUEST,
@@ -144,6 +160,9 @@ fn judge(found: Envelope<'_>) -> Result<Message, Malformed> {
         |message: &str| Malformed { id: id.clone(), ..Malformed::new(code::INVALID_REQUEST, message) };
     if found.twice {
         return Err(wrong("a member of the message stands twice"));
+    }
+    if found.lookalike {
+        return Err(wrong("a member of the message differs from a known one only by case"));
     }
     if found.version.map(RawValue::get) != Some("\"2.0\"") {
         return Err(wrong("`jsonrpc` must be \"2.0\""));
@@ -269,6 +288,46 @@ mod tests {
             "]".repeat(70)
         );
         assert_eq!(broken(deep.as_bytes()), (Some("9".into()), code::INVALID_REQUEST));
+    }
+
+    #[test]
+    fn attack_02_members_that_fold_onto_the_envelopes_are_refused() {
+        for name in [
+            "Params",
+            "PARAMS",
+            "param\u{17f}",
+            "params\\u0000",
+            "Method",
+            "ID",
+            "\u{131}d",
+            "Result",
+            "JSONRPC",
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":4,"method":"m","params":{{}},"{name}":{{}}}}"#);
+            assert_eq!(broken(text.as_bytes()), (Some("4".into()), code::INVALID_REQUEST), "{name}");
+        }
+        one(r#"{"jsonrpc":"2.0","id":4,"method":"m","parameters":{},"x-id":1}"#);
+    }
+
+    #[test]
+    fn attack_15_a_raw_control_character_in_a_string_is_no_json() {
+        for raw in ["\n", "\r", "\r\n", "\t", "\u{0}", "\u{1f}"] {
+            for text in [
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"m\",\"params\":{{\"a\":\"b{raw}c\"}}}}"),
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"m\",\"params\":{{\"a{raw}\":1}}}}"),
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"m{raw}\"}}"),
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":[\"\\\\{raw}\"]}}"),
+            ] {
+                assert_eq!(broken(text.as_bytes()), (Some("4".into()), code::PARSE), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn attack_15_line_ends_between_tokens_are_whitespace() {
+        let pretty = "{\n  \"jsonrpc\": \"2.0\",\r\n\t\"id\": 4,\n \"method\": \"m\",\n\"params\": {\r\"a\":\n\"b\\n \\\" c\"}\n}";
+        let Message::Request(request) = one(pretty) else { panic!("a request") };
+        assert_eq!(request.params.unwrap().get(), r#"{ "a": "b\n \" c"}"#);
     }
 
     #[test]

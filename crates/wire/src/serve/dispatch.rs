@@ -92,7 +92,10 @@ impl<S: Service> Front<S> {
             request.params.as_deref().and_then(|params| raw::get_in(params, &["_meta", "progressToken"]));
         let live = Live { id: request.id.clone(), outlet, token: token.map(ToOwned::to_owned) };
         let (mut carried, mut refused) = (Vec::new(), None);
-        if modern && let Some(state) = self.parking.state_of(&request) {
+        if modern
+            && let Some(state) = self.parking.state_of(&request)
+            && self.service.accepts(&request)
+        {
             let key = &session.tag().key;
             match state {
                 State::Ours(sealed) => match self.parking.take(&sealed, key, &request) {
@@ -145,6 +148,9 @@ impl<S: Service> Front<S> {
     async fn reply(&self, ctx: &Ctx, live: Live, request: Request) -> Reply {
         let session = ctx.session().clone();
         match (session.era(), &*request.method) {
+            (_, "ping" | "server/discover" | "subscriptions/listen") if !self.service.accepts(&request) => {
+                self.ask_service(ctx, request).await
+            }
             (Era::Legacy, "ping") => Ok(raw::empty_object()),
             (Era::Legacy, "initialize") => {
                 Err(RpcError::new(code::INVALID_REQUEST, "the session is initialized already"))

@@ -249,7 +249,7 @@ impl HttpLink {
                 if event.data.trim_ascii().is_empty() {
                     continue;
                 }
-                if self.event(&event, id, back).await {
+                if self.event(&event, id, back).await? {
                     return Ok(true);
                 }
             }
@@ -257,13 +257,23 @@ impl HttpLink {
         Ok(false)
     }
 
-    async fn event(&self, event: &SseEvent, id: Option<u64>, back: &Arc<dyn Back>) -> bool {
+    /// Takes one event; true when it was the reply to `id`.
+    async fn event(
+        &self,
+        event: &SseEvent,
+        id: Option<u64>,
+        back: &Arc<dyn Back>,
+    ) -> Result<bool, WireFault> {
         let messages: Vec<Message> = match frame::parse(&event.data, self.limits) {
             Ok(Frame::One(message)) => vec![message],
             Ok(Frame::Batch(parts)) => parts.into_iter().flatten().collect(),
-            Err(_) => {
+            Err(broken) => {
                 self.hub.observer.odd(Oddity::Noise(excerpt(&event.data)));
-                return false;
+                // Where the broken event was the reply, nobody must wait for another.
+                if id.is_some() && broken.id.and_then(|id| id.as_number()) == id {
+                    return Err(WireFault::unknown(FaultKind::Protocol("the reply cannot be read".into())));
+                }
+                return Ok(false);
             }
         };
         let mut replied = false;
@@ -272,7 +282,7 @@ impl HttpLink {
                 if id.is_some() && response.id.as_ref().and_then(frame::Id::as_number) == id);
             self.hub.incoming(message, id, back).await;
         }
-        replied
+        Ok(replied)
     }
 
     /// A status that is no success: a JSON-RPC error in its body is a reply, everything else a fault.

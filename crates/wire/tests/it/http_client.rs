@@ -210,6 +210,30 @@ async fn every_way_http_can_fail_has_a_name() {
 }
 
 #[tokio::test]
+async fn attack_15_a_reply_with_a_raw_line_end_in_a_string_is_refused() {
+    let reply = |end: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"supportedVersions":["2026-07-28"],"instructions":"a{end}b"}}}}"#
+        )
+    };
+    let body = reply("\n");
+    let json = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // The lines of one event are joined by a line end.
+    let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let events = format!("{stream}data: {}\n\n", reply("\ndata: "));
+    for response in [json, events] {
+        let url = canned(response.clone()).await;
+        let Err(Failure::Wire(fault)) = connect(&url, EraChoice::Known(Era::Modern)).await else {
+            panic!("{response}")
+        };
+        assert!(matches!(fault.kind, FaultKind::Protocol(_)), "{response} {fault:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_reached_was_not_sent() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());

@@ -72,6 +72,26 @@ async fn what_does_not_belong_here_gets_no_further_than_http() {
 }
 
 #[tokio::test]
+async fn attack_15_a_raw_line_end_in_a_string_is_a_parse_error_in_every_era() {
+    let (house, _events) = House::new(None);
+    let server = HttpHouse::open(house).await;
+    let url = server.url();
+    let id = open_session(&url, "2025-11-25", "{}", "ann").await;
+    let legacy = [("authorization", "ann"), ("mcp-session-id", &*id)];
+    for raw in ["\n", "\r", "\r\n", "\t", "\u{1}"] {
+        let members = format!(r#""name":"echo","arguments":{{"note":"a{raw}b"}}"#);
+        for (headers, body) in [(&legacy[..], call(1, &members)), (&MODERN[..], modern_call(1, &members))] {
+            let answer = http("POST", &url, headers, &body).await;
+            assert_eq!(answer.status, 400, "{body:?}");
+            assert_eq!(answer.json().await["error"]["code"], -32700, "{body:?}");
+        }
+    }
+    let pretty = "{\n  \"jsonrpc\": \"2.0\",\r\n  \"id\": 1,\n  \"method\": \"tools/call\",\n  \"params\": {\n    \"name\": \"echo\",\n    \"arguments\": {\"note\": \"a\\nb\"}\n  }\n}";
+    let answer = http("POST", &url, &legacy, pretty).await.json().await;
+    assert_eq!(answer["result"]["params"]["arguments"], json!({"note": "a\nb"}));
+}
+
+#[tokio::test]
 async fn modern_headers_must_agree_with_the_body() {
     let (house, _events) = House::new(None);
     let server = HttpHouse::open(house).await;

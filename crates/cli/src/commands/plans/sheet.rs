@@ -124,6 +124,9 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &Zone, now: Timest
         sheet.steps(plan, &arguments, redactor);
     }
     sheet.0.push('\n');
+    if let Some(meta) = &plan.meta {
+        sheet.line("_meta", &redactor.clean(meta.value(), &[]).to_string());
+    }
     sheet.quiet("plan hash", &plan.hash.hex());
     sheet.quiet("definition", &plan.fingerprint.hex());
     sheet.0

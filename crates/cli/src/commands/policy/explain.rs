@@ -153,6 +153,10 @@ fn story(explained: &Explained, input: &ExplainInput) -> String {
     if let Some(rule) = explained.rule.as_ref().filter(|_| !by_mode) {
         what.push_str(&format!("    {}\n", paint(DIM, format_args!("because of {}", visible(rule)))));
     }
+    if let Some(arguments) = &explained.effective_arguments {
+        let arguments = visible(&arguments.to_string()).into_owned();
+        what.push_str(&format!("    {}\n", paint(DIM, format_args!("judged and sent as {arguments}"))));
+    }
     format!("{head}{what}\n{}\n{}", fields(&explained.decided), modes(explained))
 }
 

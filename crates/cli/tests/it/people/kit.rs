@@ -47,6 +47,7 @@ pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
         session: "stdio:work".into(),
         tool: tool.parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
+        meta: None,
         preview: Preview::new(source, shown, &json!(id)),
         policy_digest: Digest::plain(b"policy"),
         effect: Effect::Destructive,

@@ -291,7 +291,7 @@ impl Client {
     }
 
     /// What every request of the stateless era says about itself.
-    fn meta(&self) -> Option<Value> {
+    pub(crate) fn meta(&self) -> Option<Value> {
         if !self.way.is_modern() {
             return None;
         }

@@ -65,6 +65,25 @@ fn refusals_name_their_rule() {
 }
 
 #[test]
+fn attack_01_an_explanation_shows_the_arguments_that_would_be_sent() {
+    let config =
+        good("[[rules]]\nmatch = \"a:*\"\nwhen = \"args.dry_run == false\"\ndeny = \"not for real\"\n");
+    let mut input = ask("a:sync", r#"{"id":"x"}"#, Mode::Execute);
+    let tool = json!({"name": "sync", "inputSchema": {"properties": {
+        "dry_run": {"type": "boolean", "description": "no changes are made"}}}});
+    input.describe(tool.as_object().unwrap());
+    let explained = config::explain(&config, &input);
+    assert_eq!(explained.effective_arguments, Some(json!({"id": "x", "dry_run": false})));
+    assert_eq!(explained.code, Some("E_RULE_DENIED"));
+    input.arguments = countersign_core::call::Arguments::parse(br#"{"id":"x","dry_run":true}"#).unwrap();
+    for mode in [Mode::Ask, Mode::Plan, Mode::Execute] {
+        input.mode = Some(mode);
+        let explained = config::explain(&config, &input);
+        assert_eq!((explained.verdict, explained.effective_arguments), (VerdictWord::Preview, None));
+    }
+}
+
+#[test]
 fn intents_and_annotations_are_judged_as_sent() {
     let config = good("");
     let mut input = ask("a:get_x", "{}", Mode::Execute);
