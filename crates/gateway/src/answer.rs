@@ -39,6 +39,16 @@ impl Answer {
         }
     }
 
+    /// Whether it is our refusal with this code.
+    pub fn is_refused(&self, code: Code) -> bool {
+        match self {
+            Self::Envelope(envelope) | Self::Carded(envelope, _) => {
+                envelope.errors.first().is_some_and(|first| first.code == code.as_str())
+            }
+            Self::Upstream(_) | Self::Rpc(_) => false,
+        }
+    }
+
     /// As a reply on the wire.
     pub fn into_reply(self) -> Reply {
         crate::trace::answered(&self);

@@ -67,6 +67,7 @@ impl Law {
             max_mode: config.gateway.max_mode,
             agent_auth: config.gateway.agent_auth,
             ttl: config.confirm.ttl,
+            hold: config.confirm.hold,
             timeout: USUAL_TIMEOUT,
             config: Arc::new(config.clone()),
             hooks: Hooks::of(config, &around.ambient, around.folder.clone()),

@@ -4,6 +4,7 @@
 mod confirm;
 pub mod desk;
 mod explain;
+mod held;
 mod page;
 mod question;
 mod run;

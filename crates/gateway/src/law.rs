@@ -28,6 +28,8 @@ pub struct Law {
     pub agent_auth: AgentAuth,
     /// How long a confirm token lives.
     pub ttl: Duration,
+    /// How long a first call waits for somebody to decide.
+    pub hold: Duration,
     /// How long a call may take where no rule says.
     pub timeout: Duration,
     /// The configuration it was read from, for whoever explains it.

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const HEARING_LOOK: Duration = Duration::from_secs(5);
 
 /// How often a waiting client hears that we still wait.
-const PROGRESS: Duration = Duration::from_secs(1);
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// How often a run is looked at.
 const RUN_LOOK: Duration = Duration::from_millis(200);

@@ -11,7 +11,7 @@ use crate::escape;
 use crate::surfaces::definitions::DIRECT_COACHING;
 
 /// The schema of the argument `countersign`.
-const ARGUMENT: &str = r#"{"type":"object","description":"For the Countersign gateway, not for the tool: mode and intent of this call, and what confirms a plan that was shown.","properties":{"mode":{"type":"string","enum":["ask","plan","execute"]},"intent":{"type":"object","properties":{"operation_type":{"type":"string","enum":["read","write","destructive"]},"data_sensitivity":{"type":"string","enum":["public","internal","private","unknown"]},"reason":{"type":"string","maxLength":1000}},"required":["operation_type"]},"confirm_token":{"type":"string"},"yes":{"type":"boolean"},"confirm_text":{"type":"string"}}}"#;
+const ARGUMENT: &str = r#"{"type":"object","description":"For the Countersign gateway, not for the tool: mode and intent of this call, and what confirms a plan that was shown.","properties":{"mode":{"type":"string","enum":["ask","plan","execute"]},"intent":{"type":"object","properties":{"operation_type":{"type":"string","enum":["read","write","destructive"]},"data_sensitivity":{"type":"string","enum":["public","internal","private","unknown"]},"reason":{"type":"string","maxLength":1000}},"required":["operation_type"]},"confirm_token":{"type":"string"},"yes":{"type":"boolean"},"confirm_text":{"type":"string"},"wait_seconds":{"type":"number","minimum":0,"maximum":600}}}"#;
 
 /// The definition with our edits; the tool's own bytes where an edit is impossible.
 pub(super) fn definition(listed: &Listed) -> Raw {

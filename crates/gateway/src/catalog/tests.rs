@@ -286,7 +286,7 @@ fn invariant_nothing_dropped_on_the_direct_surface() {
     assert_eq!(listed, expect);
     let argument: Value = serde_json::from_str(&argument).unwrap();
     let keys: Vec<&String> = argument["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["mode", "intent", "confirm_token", "yes", "confirm_text"]);
+    assert_eq!(keys, ["mode", "intent", "confirm_token", "yes", "confirm_text", "wait_seconds"]);
 }
 
 #[test]

@@ -14,12 +14,12 @@ use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::Style;
-use countersign_core::record::{CallRecord, RowKind, RowStatus};
+use countersign_core::record::{CallRecord, RowStatus};
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::rules::RuleName;
 use countersign_core::strict_json;
 use countersign_core::suggest::Moment;
-use countersign_store::{Entry, Filter, HoldRefused, Holding, Joined, NotSpendable, Row};
+use countersign_store::{Entry, HoldRefused, Holding, Joined, NotSpendable};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
@@ -33,9 +33,6 @@ use crate::law::Law;
 use crate::members;
 use crate::trace;
 use crate::upstreams::{Errand, UpstreamFault, command};
-
-/// How long a host may take to answer an elicitation before the other rails go on alone.
-pub(super) const HOST_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Conduct<'_> {
     /// Plan mode: the preview, nothing changed, and how to go on.
@@ -97,16 +94,17 @@ impl Conduct<'_> {
         };
         trace::noted("countersign.plan_id", holding.plan_id.as_str());
         self.tell_of(&plan, &holding);
+        if self.is_redeemable(&holding, &plan.tool.upstream, law).await {
+            return self.bring_back(draft, &token).await;
+        }
         // Whatever was decided, by whomever, shows when the call comes back with its token.
-        if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
+        if self.held_until_decided(&plan, &holding, law).await {
             if let Some(answer) = self.ran_elsewhere(&holding.plan_id).await {
                 return answer;
             }
             let answer = self.bring_back(draft, &token).await;
             // A person who agreed may have been faster to run it, too: then its result is the answer.
-            let code = answer.error().and_then(|error| error.get("code")?.as_str().map(str::to_owned));
-            let is_spent = code.as_deref() == Some(Code::ConfirmTokenUsed.as_str());
-            return match is_spent {
+            return match answer.is_refused(Code::ConfirmTokenUsed) {
                 true => self.ran_elsewhere(&holding.plan_id).await.unwrap_or(answer),
                 false => answer,
             };
@@ -271,32 +269,6 @@ impl Conduct<'_> {
         if ran { Refused { refusal: NotSpendable::Used.refusal(Some(&id)), ..refused } } else { refused }
     }
 
-    /// What came back of a plan that a person ran from the desk while its call waited; none where nobody did.
-    async fn ran_elsewhere(&self, id: &PlanId) -> Option<Answer> {
-        let is_run =
-            |state: PlanState| matches!(state, PlanState::Executing | PlanState::Done | PlanState::Failed);
-        let mut row = self.house.plan(id).await.ok().flatten().filter(|row| is_run(row.state))?;
-        if row.state == PlanState::Executing {
-            let seconds = self.wait_seconds.unwrap_or(HOST_PATIENCE.as_secs_f64());
-            crate::waiting::until_settled(self.house, self.ctx?, id, seconds).await;
-            row = self.house.plan(id).await.ok().flatten()?;
-        }
-        let result = raw::from_text(row.result.as_deref()?)?;
-        // The row of the outcome, as whoever runs a call is told it.
-        let filter = Filter { kind: Some(RowKind::Call), plan_id: Some(id.clone()), ..Filter::default() };
-        let rows = self.house.store.activity(filter).await.ok()?.rows;
-        let ended = |row: &&Row| matches!(row.status, RowStatus::Success | RowStatus::Error);
-        let ledger = rows.iter().find(ended).map(|row| row.id.as_str().to_owned()).unwrap_or_default();
-        let facts = super::Facts {
-            plan_id: Some(id.as_str()),
-            ledger_id: &ledger,
-            effect: row.plan.effect.as_str(),
-            mode: Mode::Execute.as_str(),
-            warnings: &[],
-        };
-        Some(Answer::Upstream(crate::answer::with_meta(result, &facts)))
-    }
-
     /// The same call again, with its token: every check from the start.
     async fn bring_back(&self, draft: Draft, token: &str) -> Answer {
         let mut call = draft.call;
@@ -417,8 +389,8 @@ impl Conduct<'_> {
             return false;
         };
         // Whoever answers first decides: a person elsewhere need not wait for a host that shows nothing.
-        let decided =
-            crate::waiting::until_decided(self.house, ctx, &holding.plan_id, HOST_PATIENCE.as_secs_f64());
+        let patience = self.dialog_patience().as_secs_f64();
+        let decided = crate::waiting::until_decided(self.house, ctx, &holding.plan_id, patience);
         let asking = async {
             tokio::select! {
                 // It names the plan, which is decided once: whichever replica the answer comes to can take it.
@@ -451,13 +423,6 @@ impl Conduct<'_> {
         // As with an approval: the first decision shows.
         let _ = store.reject(&holding.plan_id, host_of(plan), Rail::Elicitation, None, now).await;
         self.house.announce(holding.plan_id.clone());
-    }
-
-    /// Waits for a decision as long as the call allows, with progress meanwhile; true once there is one.
-    pub(super) async fn waited(&self, holding: &Holding) -> bool {
-        let Some(seconds) = self.wait_seconds.filter(|seconds| *seconds > 0.0) else { return false };
-        let Some(ctx) = self.ctx else { return false };
-        trace::part("wait", crate::waiting::until_decided(self.house, ctx, &holding.plan_id, seconds)).await
     }
 }
 

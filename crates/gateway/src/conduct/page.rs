@@ -15,7 +15,6 @@ use countersign_wire::serve::{Ctx, Session};
 use serde_json::json;
 
 use super::Conduct;
-use super::confirm::HOST_PATIENCE;
 use crate::escape;
 use crate::house::House;
 use crate::trace;
@@ -34,7 +33,7 @@ impl Conduct<'_> {
         if holding.state != PlanState::Pending || !ctx.can_ask("elicitation/create", Some(&params)) {
             return false;
         }
-        let seconds = self.wait_seconds.unwrap_or_default().max(HOST_PATIENCE.as_secs_f64());
+        let seconds = self.dialog_patience().as_secs_f64();
         let waiting = async {
             let mut decided = pin!(waiting::until_decided(self.house, ctx, &holding.plan_id, seconds));
             let answer = tokio::select! {

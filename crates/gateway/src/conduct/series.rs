@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use countersign_core::call::Call;
-use countersign_core::confirm::{Brought, Held};
+use countersign_core::confirm::{Brought, Held, PlanState};
 use countersign_core::gate::{
     Draft, MOST_STEPS, Purpose, Refused, SeriesPermits, check_series, check_series_strength, draft_step,
     freeze_series, series_name, settle_series, token_digest,
@@ -165,13 +165,29 @@ impl Conduct<'_> {
             Err(refused) => return self.not_held(&refused, record).await,
         };
         self.tell_of(&plan, &holding);
-        if self.ask_host(&plan, &holding).await || self.waited(&holding).await {
+        let redeemable = self.is_redeemable(&holding, &plan.tool.upstream, &law).await;
+        if redeemable || self.held_until_decided(&plan, &holding, &law).await {
             let brought = Brought { token: Some(token), yes: Some(true), text: None };
-            return self.run_series(&holding.plan_id, brought).await;
+            let answer = self.run_series(&holding.plan_id, brought).await;
+            if redeemable || !answer.is_refused(Code::ConfirmTokenUsed) {
+                return answer;
+            }
+            // A person who agreed was faster to run it, too: then its steps are the answer.
+            return self.series_ran_elsewhere(&holding.plan_id).await.unwrap_or(answer);
         }
         let again = Again { door: Door::Router(Variant::Destructive), params: None };
         let envelope = self.ask_for(&plan, &holding, &token, &law, Vec::new());
         self.asking(envelope, &plan, &holding, &token, again)
+    }
+
+    /// What came of a plan of several steps that a person ran while its call waited.
+    async fn series_ran_elsewhere(&self, id: &PlanId) -> Option<Answer> {
+        let row = self.row_run_elsewhere(id).await?;
+        let status = if row.state == PlanState::Done { "done" } else { "failed" };
+        let result = raw::from_text(row.result.as_deref()?)?;
+        let steps = raw::get(&result, "steps")?;
+        let envelope = self.envelope().with("status", status).with("plan_id", id.as_str());
+        Some(Answer::Envelope(envelope.with_text("steps", steps.get())))
     }
 
     /// `run_plan`: every check again, then the steps in order.

@@ -62,13 +62,16 @@ pub static MAY_BE_TASK: LazyLock<Definition> =
 const COACHING: &str = "An answer with status confirmation_required is a preview: nothing has changed. If no card is shown, \
     summarise the preview, end the turn and ask the user; after a yes repeat the same call with confirm_token and yes=true. If a \
     card is shown, end the turn without repeating it or asking again. On a message `Apply: call …` re-issue exactly that call. On \
-    `Cancel: …` acknowledge briefly and don't re-issue. If a person must approve, get_plan with wait_seconds tells when.";
+    `Cancel: …` acknowledge briefly and don't re-issue. Where \
+    the answer has approve_command, a yes in the chat is not enough: name it and approve_url to the user; the same call runs once \
+    that was approved, and get_plan with wait_seconds tells when.";
 
 /// The same for a tool on the direct surface.
 pub(crate) const DIRECT_COACHING: &str = "Governed by Countersign: the first call answers with a preview and status \
     confirmation_required, and nothing has changed. If no card is shown, summarise the preview, end the turn and ask the user; after \
     a yes repeat the same call with countersign={confirm_token, yes: true}. If a card is shown, end the turn without repeating it or \
-    asking again. On a message `Apply: call …` re-issue exactly that call. On `Cancel: …` acknowledge briefly and don't re-issue.";
+    asking again. On a message `Apply: call …` re-issue exactly that call. On `Cancel: …` acknowledge briefly and don't re-issue. Where \
+    the answer has approve_command, a yes in the chat is not enough: name it to the user; the same call runs once that was approved.";
 
 /// A definition of ours as a client gets it: with the link to its card where it has one and the client shows cards.
 pub fn carded(definition: &Definition, cards: Cards) -> Cow<'_, RawValue> {

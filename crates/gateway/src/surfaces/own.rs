@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_core::call::Caller;
 use countersign_core::config::{OWN_TOOLS, Surface};
-use countersign_core::confirm::{Brought, PlanState};
+use countersign_core::confirm::{Brought, Kind, PlanState};
 use countersign_core::effect::Effect;
 use countersign_core::envelope::Envelope;
 use countersign_core::gate::{mode_within, parse_mode};
@@ -27,6 +27,7 @@ use crate::asked::invalid;
 use crate::conduct::Conduct;
 use crate::conduct::series::AskedSeries;
 use crate::house::House;
+use crate::law::Law;
 use crate::search::Query;
 use crate::suggested::Suggesting;
 use crate::upstreams::Condition;
@@ -301,8 +302,23 @@ async fn get_status(house: &Arc<House>, caller: &Caller, surface: Surface) -> Re
         .with("mode", mode.unwrap_or(house.law.load().mode).as_str())
         .with("max_mode", caller.scopes.max_mode.as_str())
         .with("surface", surface.as_str())
+        .with("confirm", who_agrees(&house.law.load()))
         .with("upstreams", upstreams)
         .with("pending_plans", plans))
+}
+
+/// Who has to agree to a change by default, and how long a call waits for that.
+fn who_agrees(law: &Law) -> Value {
+    let strengths = law.rules.strengths();
+    let strength = |effect, kind| strengths.strength(effect, kind).0;
+    json!({
+        "profile": strengths.profile,
+        "strength": {
+            "write": strength(Effect::Write, Kind::Simple),
+            "destructive": strength(Effect::Destructive, Kind::Preview),
+        },
+        "hold_seconds": law.hold.as_secs_f64(),
+    })
 }
 
 /// The plan, if it is of this principal: another's looks like none.

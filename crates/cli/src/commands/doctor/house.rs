@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use countersign_core::config::Config;
+use countersign_core::confirm::Strength;
 use countersign_gateway::catalog::Stand;
 use countersign_gateway::house::House;
 use countersign_gateway::upstreams::Condition;
@@ -37,6 +38,12 @@ pub(super) fn look(args: &Doctor, cli: &Cli, voice: Voice, checks: &mut Vec<Chec
     if !found.is_empty() {
         let message = format!("{} about the rules", crate::output::counts(&found));
         checks.push(Check::new("configuration", State::Look, message).fix("countersign policy check"));
+    }
+    let strengths = blueprint.config.confirm.strengths;
+    if [strengths.write, strengths.destructive].contains(&Some(Strength::Caller)) {
+        let message = "`confirm.strength` lets an agent's own token run changes: no person has to agree";
+        let check = Check::new("configuration", State::Look, message);
+        checks.push(check.fix("write \"host\" or \"human\" there, or remove it"));
     }
     records(&blueprint.url, checks);
     listening(&blueprint.config, checks);

@@ -19,7 +19,7 @@ modules:
 ";
 
 /// A gateway with the pack in it, in a project, with a config repo in the home folder.
-fn scene(way: Way, surface: &'static str, config: &str) -> Scene {
+pub(super) fn scene(way: Way, surface: &'static str, config: &str) -> Scene {
     let scene = Scene::open_with(way, surface, config, &[]);
     std::fs::create_dir(scene.world.work().join(".git")).unwrap();
     let repo = scene.world.home().join(".agentpack/repo");

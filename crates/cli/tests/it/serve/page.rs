@@ -152,11 +152,10 @@ fn a_hosts_time_limit_never_loses_the_plan() {
         waits.join().unwrap()
     });
     assert_eq!(scene.heed(reply).data()["plan"]["state"], "approved");
-    // The same call again joins the plan that was approved meanwhile.
+    // The same call again runs the plan that was approved meanwhile.
     let again = scene.call(&line, "call_tool_destructive", &erase("a", ""));
-    assert_eq!(again.data()["plan_id"], plan.as_str(), "{}", again.text);
-    let bring = format!(r#","confirm_token":{},"yes":true"#, again.data()["confirm_token"]);
-    assert!(scene.call(&line, "call_tool_destructive", &erase("a", &bring)).ran());
+    assert!(again.ran(), "{}", again.text);
+    assert_eq!(again.result()["_meta"]["countersign"]["plan_id"], plan.as_str(), "{}", again.text);
     assert_eq!(scene.reached().len(), 1);
     scene.finish(vec![line]);
 }
@@ -170,7 +169,7 @@ fn the_first_call_tells_progress_while_it_waits() {
         let meta = r#""_meta":{"progressToken":"p7","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
         let params = format!(
             r#"{{"name":"call_tool_destructive","arguments":{},{meta}}}"#,
-            erase("a", r#","wait_seconds":5"#)
+            erase("a", r#","wait_seconds":6"#)
         );
         let reply = line.request("tools/call", Some("call_tool_destructive"), &params);
         assert_eq!(scene.heed(reply).data()["status"], "confirmation_required", "{way:?}");
