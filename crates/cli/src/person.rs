@@ -16,7 +16,7 @@ use countersign_core::role::Role;
 use countersign_store::{Credential, Entry, Store, StoreUrl, secret_digest};
 use jiff::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::answer::Trouble;
 use crate::output::{Format, Voice, WARN, paint};
@@ -137,6 +137,21 @@ pub(crate) fn new_credential(name: &str, role: Role, now: Timestamp) -> Result<C
         expires: None,
         revoked: None,
     })
+}
+
+/// Makes a credential for an agent, keeps its digest in the store and gives its secret.
+pub(crate) async fn add_agent(
+    store: &Store,
+    url: &StoreUrl,
+    name: &str,
+    scopes: Value,
+    by: &PrincipalId,
+) -> Result<Secret, Trouble> {
+    let (now, secret) = (Timestamp::now(), new_secret(Role::Agent)?);
+    let credential = Credential { scopes, ..new_credential(name, Role::Agent, now)? };
+    let added = store.add_credential(&credential, secret_digest(&secret), by, now).await;
+    added.map_err(|fault| records::trouble(&fault, url))?;
+    Ok(secret)
 }
 
 /// A new secret of a role.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use subtle_eq::same;
 
-use crate::call::Arguments;
+use crate::call::{Arguments, Vouching};
 use crate::ids::{FullName, GrantId, PrincipalId, SessionId};
 use crate::plan::Plan;
 use crate::refusal::{Code, Refusal};
@@ -56,12 +56,20 @@ words! {
 }
 
 impl Rail {
-    /// What an agreement over this rail is worth.
+    /// The most that an agreement over this rail is worth.
     pub const fn strength(self) -> Strength {
         match self {
             Rail::Chat => Strength::Caller,
             Rail::Elicitation | Rail::Card => Strength::Host,
             Rail::Page | Rail::Cli | Rail::Grant => Strength::Human,
+        }
+    }
+
+    /// What an agreement over this rail is worth on a connection whose host may or may not vouch.
+    pub fn strength_with(self, vouching: Vouching) -> Strength {
+        match (self.strength(), vouching) {
+            (Strength::Host, Vouching::Denied) => Strength::Caller,
+            (most, Vouching::Allowed | Vouching::Denied) => most,
         }
     }
 }
@@ -137,6 +145,11 @@ impl Approval {
     /// An agreement over a rail, worth what the rail is worth.
     pub fn over(rail: Rail, by: PrincipalId, at: Timestamp) -> Self {
         Self { by, rail, strength: rail.strength(), grant: None, at, note: None }
+    }
+
+    /// An answer of a host's user interface. Without the right to vouch it is worth no more than the caller's own word.
+    pub fn by_host(rail: Rail, vouching: Vouching, by: PrincipalId, at: Timestamp) -> Self {
+        Self { strength: rail.strength_with(vouching), ..Self::over(rail, by, at) }
     }
 }
 

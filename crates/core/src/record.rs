@@ -54,6 +54,27 @@ words! {
 }
 
 words! {
+    /// Who acted, as a row says it: a role, or the host's user interface, which is neither.
+    pub enum ActorRole("role") {
+        /// A model, over an agent connection.
+        Agent = "agent",
+        /// The user interface of a host, which may have answered without a person.
+        Host = "host",
+        /// A person with a human credential.
+        Human = "human",
+    }
+}
+
+impl From<Role> for ActorRole {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Agent => Self::Agent,
+            Role::Human => Self::Human,
+        }
+    }
+}
+
+words! {
     /// Through which door something came.
     pub enum Source("source") {
         /// An MCP line.

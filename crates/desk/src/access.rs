@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use countersign_core::ids::{PrincipalId, Secret};
-use countersign_core::record::{RowKind, RowStatus, Source};
+use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
 use countersign_store::{Credential, Entry, page_proof, secret_digest, session_digest};
@@ -298,7 +298,7 @@ async fn agent_at_the_desk(desk: &Desk, credential: &Credential, route: &str) ->
         .with_fact("credential_id", credential.id.as_str())
         .with_fact("reason_code", refusal.reason_code);
     row.principal = Some(credential.name.as_str().into());
-    row.role = Some(Role::Agent);
+    row.role = Some(ActorRole::Agent);
     row.source = Some(Source::Api);
     row.code = Some(Code::RoleForbidden.as_str().into());
     match desk.house.store.append(row, desk.house.now()).await {

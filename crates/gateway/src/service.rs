@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use countersign_core::call::{Scopes, Vouching};
 use countersign_core::config::{AgentAuth, Surface};
 use countersign_core::ids::{PrincipalId, Secret, SessionId};
 use countersign_core::role::Role;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::cards::Cards;
 use crate::house::House;
-use crate::line::{self, Principal};
+use crate::line::{self, ModeLimit, Principal};
 use crate::passthrough::{self, Passage};
 use crate::surfaces;
 use crate::tasks::{self, Tasks};
@@ -30,6 +31,10 @@ use crate::trace;
 const INSTRUCTIONS: &str = "Every tool here is governed. Modes: ask (inspect), plan (preview), execute (change); set_mode \
     changes the mode of this session. A change asks for confirmation first: an answer with status confirmation_required \
     has changed nothing. Show its preview, end the turn, and go on only after the user agreed.";
+
+/// Answered to a secret that opens nothing. One text for all three: it tells nobody which secrets once worked.
+const ENDED: &str =
+    "the credential is unknown, expired or revoked: `countersign token create --role agent` makes another";
 
 /// A face of the house on one transport.
 pub struct Face {
@@ -71,25 +76,28 @@ impl Face {
                 let found = self.house.store.credential(secret_digest(&Secret::new(secret.trim()))).await;
                 let credential = found.map_err(|fault| unavailable(&fault))?;
                 let live = credential.filter(|credential| credential.is_live(self.house.now()));
-                let credential =
-                    live.ok_or_else(|| unauthorized("the credential is unknown, expired or revoked"))?;
+                let credential = live.ok_or_else(|| unauthorized(ENDED))?;
                 Ok(line::tag(Principal {
                     surface,
                     ..Principal::of_credential(&credential, self.house.law.load().max_mode)
                 }))
             }
             None if local && self.is_open() => {
-                // Whatever started this process, an HTTP line without a credential is an agent's.
+                // Whatever started this process, an HTTP line without a credential is an agent's, and nothing tells its
+                // host from the agent.
                 let principal = Principal {
                     id: PrincipalId::new("local-agent"),
                     role: Role::Agent,
+                    scopes: Scopes { vouching: Vouching::Denied, ..self.local.scopes.clone() },
                     session: None,
                     surface,
                     ..self.local.clone()
                 };
                 Ok(line::tag(principal))
             }
-            None => Err(unauthorized("a credential is needed: Authorization: Bearer …")),
+            None => Err(unauthorized(
+                "a credential is needed, as `Authorization: Bearer …`: `countersign token create --role agent` makes one",
+            )),
         }
     }
 }
@@ -245,7 +253,8 @@ impl Face {
     async fn answer(&self, ctx: &Ctx, method: &str, params: Option<&RawValue>) -> Reply {
         let (mut caller, surface) = line::caller(ctx, params)?;
         // What the configuration says now, not what it said when the line was opened.
-        if caller.credential.is_none() {
+        let principal = ctx.session().tag().get::<Principal>();
+        if principal.is_some_and(|principal| principal.mode_limit == ModeLimit::Gateway) {
             caller.scopes.max_mode = self.house.law.load().max_mode;
         }
         match method {

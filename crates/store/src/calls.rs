@@ -8,9 +8,8 @@ use countersign_core::digest::Digest;
 use countersign_core::effect::Effect;
 use countersign_core::gate::Permit;
 use countersign_core::ids::{GrantId, LedgerId, PlanId, PrincipalId};
-use countersign_core::record::{CallRecord, RowKind, RowStatus};
+use countersign_core::record::{ActorRole, CallRecord, RowKind, RowStatus};
 use countersign_core::refusal::{Code, NextAction, Refusal};
-use countersign_core::role::Role;
 use countersign_core::words::UnknownWord;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
@@ -305,7 +304,7 @@ impl Store {
             tx.set_clock(now)?;
             let mut entry = Entry::new(RowKind::System, RowStatus::Success);
             entry.principal = Some(by.clone());
-            entry.role = Some(Role::Human);
+            entry.role = Some(ActorRole::Human);
             tx.append(&entry.with_fact("action", "trust_clock"), id.clone(), now);
             Ok(())
         })

@@ -2,7 +2,7 @@
 
 use countersign_core::digest::{Digest, Domain};
 use countersign_core::ids::{CredentialId, LedgerId, PrincipalId, Secret};
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_core::record::{ActorRole, RowKind, RowStatus};
 use countersign_core::role::Role;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -137,6 +137,6 @@ fn about(credential: &CredentialId, action: &str, by: &PrincipalId) -> Entry {
     let detail = json!({"action": action, "entity_type": "credential", "entity_id": credential});
     let mut entry = Entry::new(RowKind::System, RowStatus::Success).with_detail(&detail);
     entry.principal = Some(by.clone());
-    entry.role = Some(Role::Human);
+    entry.role = Some(ActorRole::Human);
     entry
 }

@@ -7,9 +7,8 @@ use countersign_core::confirm::{Approval, PlanState, Rail, check_unblocked};
 use countersign_core::digest::Digest;
 use countersign_core::ids::{FullName, LedgerId, PlanId, PrincipalId};
 use countersign_core::plan::Plan;
-use countersign_core::record::{RowKind, Source};
+use countersign_core::record::{ActorRole, RowKind, Source};
 use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
 use jiff::Timestamp;
 
 use crate::chance::Mint;
@@ -219,7 +218,7 @@ impl Store {
             }
             let removed = left.preview.shown.get("removed_steps").cloned().unwrap_or_default();
             let entry =
-                Entry::of_plan(RowKind::Decision, &left, "remove_steps", Some(&by), Some(Role::Human))
+                Entry::of_plan(RowKind::Decision, &left, "remove_steps", Some(&by), Some(ActorRole::Human))
                     .with_fact("removed_steps", removed)
                     .with_fact("plan_hash_before", looked_at.hex());
             tx.append(&Entry { source: Some(Source::Page), ..entry }, ledger_id.clone(), now);
@@ -412,10 +411,11 @@ impl NotDecided {
 }
 
 /// Who speaks over a rail.
-fn role(rail: Rail) -> Role {
+fn role(rail: Rail) -> ActorRole {
     match rail {
-        Rail::Chat => Role::Agent,
-        Rail::Elicitation | Rail::Card | Rail::Page | Rail::Cli | Rail::Grant => Role::Human,
+        Rail::Chat => ActorRole::Agent,
+        Rail::Elicitation | Rail::Card => ActorRole::Host,
+        Rail::Page | Rail::Cli | Rail::Grant => ActorRole::Human,
     }
 }
 

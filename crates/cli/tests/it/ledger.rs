@@ -8,9 +8,8 @@ use countersign_core::ids::{LedgerId, PlanId};
 use countersign_core::intent::{Sensitivity, Variant};
 use countersign_core::mode::Mode;
 use countersign_core::plan::StoredIntent;
-use countersign_core::record::{RowKind, RowStatus, Source};
+use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_core::refusal::Code;
-use countersign_core::role::Role;
 use countersign_store::ledger::Json;
 use countersign_store::{ConnectOptions, Entry, Store, StoreUrl};
 use jiff::{Timestamp, ToSpan as _};
@@ -66,7 +65,7 @@ fn story() -> Vec<Entry> {
     let planned = |status| Entry { plan_id: Some(plan.clone()), ..delete(status) };
     let person = Entry {
         principal: Some("ada".into()),
-        role: Some(Role::Human),
+        role: Some(ActorRole::Human),
         source: Some(Source::Cli),
         ..agent(RowKind::Approval, RowStatus::Success)
     };
@@ -109,7 +108,7 @@ fn story() -> Vec<Entry> {
 fn agent(kind: RowKind, status: RowStatus) -> Entry {
     Entry {
         principal: Some("claude".into()),
-        role: Some(Role::Agent),
+        role: Some(ActorRole::Agent),
         session: Some("stdio-1".into()),
         source: Some(Source::Mcp),
         ..Entry::new(kind, status)

@@ -51,6 +51,8 @@ pub(crate) struct New {
     effects: Option<Vec<String>>,
     /// The highest mode: ask, plan or execute.
     max_mode: Option<String>,
+    /// Whether the host that holds it may answer confirmations in its own dialogs; its answers count as strength `host` then.
+    may_vouch: Option<bool>,
     /// For how long, such as `12h` or `30d`; until it is revoked if left out.
     expires_in: Option<String>,
 }
@@ -129,6 +131,9 @@ fn scopes(new: &New) -> Result<Value, Refusal> {
     if let Some(mode) = &new.max_mode {
         let mode: Mode = mode.parse().map_err(|why| invalid("max_mode", format_args!("is wrong: {why}")))?;
         scopes.insert("max_mode".into(), json!(mode));
+    }
+    if new.may_vouch == Some(true) {
+        scopes.insert("may_vouch".into(), json!(true));
     }
     Ok(Value::Object(scopes))
 }

@@ -8,9 +8,8 @@ use countersign_core::ids::{PlanId, PrincipalId, SessionId, ToolName, UpstreamId
 use countersign_core::intent::Variant;
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, StoredIntent};
-use countersign_core::record::{CallRecord, RowKind, RowStatus, Source};
+use countersign_core::record::{ActorRole, CallRecord, RowKind, RowStatus, Source};
 use countersign_core::refusal::Refusal;
-use countersign_core::role::Role;
 use serde_json::{Map, Value, json};
 
 use super::row::{Json, Row};
@@ -25,7 +24,7 @@ pub struct Entry {
     /// Who.
     pub principal: Option<PrincipalId>,
     /// In which role.
-    pub role: Option<Role>,
+    pub role: Option<ActorRole>,
     /// In which session.
     pub session: Option<SessionId>,
     /// Through which door.
@@ -94,7 +93,7 @@ impl Entry {
     pub fn of_call(record: &CallRecord, status: RowStatus) -> Self {
         Self {
             principal: Some(record.principal.clone()),
-            role: Some(record.role),
+            role: Some(record.role.into()),
             session: Some(record.session.clone()),
             source: Some(record.source),
             upstream: Some(record.tool.upstream.clone()),
@@ -132,7 +131,7 @@ impl Entry {
         plan: &Plan,
         action: &str,
         by: Option<&PrincipalId>,
-        role: Option<Role>,
+        role: Option<ActorRole>,
     ) -> Self {
         let detail = json!({
             "action": action,

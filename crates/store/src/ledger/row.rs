@@ -8,8 +8,7 @@ use countersign_core::ids::{LedgerId, PlanId, PrincipalId, SessionId, ToolName, 
 use countersign_core::intent::Variant;
 use countersign_core::mode::Mode;
 use countersign_core::plan::StoredIntent;
-use countersign_core::record::{RowKind, RowStatus, Source};
-use countersign_core::role::Role;
+use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -60,7 +59,7 @@ pub struct Row {
     /// Who.
     pub principal: Option<PrincipalId>,
     /// In which role.
-    pub role: Option<Role>,
+    pub role: Option<ActorRole>,
     /// In which session.
     pub session: Option<SessionId>,
     /// Through which door.
@@ -189,7 +188,7 @@ impl Row {
         members.digest("prev_hash", Some(self.prev_hash));
         members.text("principal", self.principal.as_ref().map(PrincipalId::as_str));
         members.digest("result_digest", self.result_digest);
-        members.text("role", self.role.map(Role::as_str));
+        members.text("role", self.role.map(ActorRole::as_str));
         members.number("sequence", Some(self.sequence));
         members.text("session", self.session.as_ref().map(SessionId::as_str));
         members.text("source", self.source.map(Source::as_str));
@@ -229,7 +228,7 @@ impl Row {
             Cell::Word(self.kind.as_str()),
             Cell::Word(self.status.as_str()),
             text(self.principal),
-            word(self.role.map(Role::as_str)),
+            word(self.role.map(ActorRole::as_str)),
             text(self.session),
             word(self.source.map(Source::as_str)),
             text(self.upstream),
