@@ -4,7 +4,7 @@
 //   node tests/cards/run.mjs [NAME-PART...]       CARD_PICTURES=FOLDER keeps screenshots
 
 import assert from 'node:assert/strict';
-import { Ajv, appsSchema, browser, card, client, demonstration, end, gateway, getToolUiResourceUri, isToolVisibilityAppOnly, MIME, parsed, read } from './scene.mjs';
+import { Ajv, appsSchema, browser, card, client, demonstration, end, gateway, getToolUiResourceUri, isToolVisibilityAppOnly, MIME, parsed, read, PRINCIPAL } from './scene.mjs';
 
 const PLAN = 'ui://countersign/plan';
 const wanted = process.argv.slice(2);
@@ -529,7 +529,7 @@ try {
       console.log(`FAILED  ${name}\n        ${String(error.stack ?? error).split('\n').slice(0, 6).join('\n        ')}`);
     }
     // Rejections pause a principal's writes; a person lets it go on.
-    home.cli('plans', 'resume', 'local-agent');
+    home.cli('plans', 'resume', PRINCIPAL);
   }
 } finally {
   await end();

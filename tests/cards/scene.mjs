@@ -24,8 +24,12 @@ export const EXTENSION = 'io.modelcontextprotocol/ui';
 // The policy of the specification for a card that declares none.
 export const CSP = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; media-src 'self' data:; connect-src 'none'; frame-src 'none'; object-src 'none'; base-uri 'self'";
 
+/** Who the clients are, in plans and in the ledger. */
+export const PRINCIPAL = 'test-host';
+
 export const binary = process.env.COUNTERSIGN ?? path.join(root, 'target/debug/countersign');
 const ends = [];
+const secrets = new Map();
 export async function end() { for (const one of ends.reverse()) await one(); ends.length = 0; }
 
 /** A gateway on a free port; `config` is added to a configuration with the order desk in execute mode. */
@@ -52,6 +56,8 @@ export async function gateway({ config = '', ttl = '5m', surface = 'router' } = 
     const ran = spawnSync(binary, [...args, '--config', file, '--json'], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: folder, USER: 'dana' } });
     return JSON.parse(ran.stdout || '{}');
   };
+  // A host that shows cards holds a credential that lets it answer them.
+  secrets.set(new URL(url).origin, cli('token', 'create', '--role', 'agent', '--name', PRINCIPAL, '--may-vouch').data.secret);
   return { url, cli, folder };
 }
 
@@ -59,7 +65,7 @@ export async function gateway({ config = '', ttl = '5m', surface = 'router' } = 
 export async function client(url, { cards = true, era } = {}) {
   const capabilities = cards ? { extensions: { [EXTENSION]: { mimeTypes: [MIME] } } } : {};
   const made = new Client({ name: 'test-host', version: '1' }, { capabilities, ...(era ? { versionNegotiation: { mode: era } } : {}) });
-  await made.connect(new StreamableHTTPClientTransport(new URL(url)));
+  await made.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${secrets.get(new URL(url).origin)}` } } }));
   ends.push(() => made.close().catch(() => {}));
   return made;
 }

@@ -110,7 +110,8 @@ export async function open() {
     fs.writeFileSync(path.join(OUT, "gateway.log"), said.join("\n"));
     fs.rmSync(room, { recursive: true, force: true });
   };
-  return { room, url, run, close, stop, start: () => start(url.slice("http://".length)), notes: () => JSON.parse(fs.readFileSync(path.join(room, "notes.json"), "utf8")) };
+  const secret = run("token", "create", "--role", "agent", "--name", "page-agent", "--config", "countersign.toml").trim();
+  return { room, url, run, secret, close, stop, start: () => start(url.slice("http://".length)), notes: () => JSON.parse(fs.readFileSync(path.join(room, "notes.json"), "utf8")) };
 }
 
 /** A one-time link for the person of this house. */
@@ -119,7 +120,7 @@ export function link(house) {
 }
 
 /** An agent on the gateway's line. */
-export async function agent(house, headers = {}) {
+export async function agent(house, headers = { authorization: `Bearer ${house.secret}` }) {
   let number = 0;
   let session = null;
   const send = async (method, params, isNotice) => {

@@ -2,7 +2,7 @@
 //! good configuration is not written.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use countersign_core::config::{self, Source};
@@ -14,6 +14,7 @@ use crate::config_file::{self, ConfigFiles};
 use crate::line_ends::with_line_ends;
 use crate::output::{Format, GOOD, Voice, paint, visible};
 use crate::person::{ask, diff};
+use crate::private_file;
 
 /// Where a configuration is written when there is none.
 pub(crate) const USUAL: &str = "countersign.toml";
@@ -121,8 +122,11 @@ pub(crate) fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|one| !one.as_os_str().is_empty()).unwrap_or(folder);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let aside = folder.join(format!(".{name}.{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&aside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    // What the old file's mode kept from others must not be readable aside: the mode comes last.
+    let written = private_file::write(&aside, text.as_bytes());
+    if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+        return written;
+    }
     let kept = match fs::metadata(&path) {
         Ok(meta) => fs::set_permissions(&aside, meta.permissions()),
         Err(_) => Ok(()),

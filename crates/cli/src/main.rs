@@ -15,6 +15,7 @@ mod line_ends;
 mod natives;
 mod output;
 mod person;
+mod private_file;
 mod records;
 mod telemetry;
 mod usage;

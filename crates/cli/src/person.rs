@@ -6,7 +6,7 @@ pub(crate) mod diff;
 pub(crate) mod value;
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use countersign_core::ids::{CredentialId, PrincipalId, Secret};
@@ -16,11 +16,11 @@ use countersign_core::role::Role;
 use countersign_store::{Credential, Entry, Store, StoreUrl, secret_digest};
 use jiff::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::answer::Trouble;
 use crate::output::{Format, Voice, WARN, paint};
-use crate::{config_file, environment, records};
+use crate::{config_file, environment, private_file, records};
 
 const FILE: &str = "human.credential";
 const HUMAN: &str = "csg_human_";
@@ -137,6 +137,21 @@ pub(crate) fn new_credential(name: &str, role: Role, now: Timestamp) -> Result<C
         expires: None,
         revoked: None,
     })
+}
+
+/// Makes a credential for an agent, keeps its digest in the store and gives its secret.
+pub(crate) async fn add_agent(
+    store: &Store,
+    url: &StoreUrl,
+    name: &str,
+    scopes: Value,
+    by: &PrincipalId,
+) -> Result<Secret, Trouble> {
+    let (now, secret) = (Timestamp::now(), new_secret(Role::Agent)?);
+    let credential = Credential { scopes, ..new_credential(name, Role::Agent, now)? };
+    let added = store.add_credential(&credential, secret_digest(&secret), by, now).await;
+    added.map_err(|fault| records::trouble(&fault, url))?;
+    Ok(secret)
 }
 
 /// A new secret of a role.
@@ -258,26 +273,9 @@ fn refuse_shared(_: &Path, _: &fs::Metadata) -> Result<(), String> {
 /// Writes the whole file aside and then gives it its name, which fails where there is one: nobody ever reads half a secret.
 fn keep(path: &Path, secret: &Secret) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut make = fs::DirBuilder::new();
-    make.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt as _;
-        make.mode(0o700);
-    }
-    make.create(folder)?;
+    private_file::make_folder(folder)?;
     let aside = folder.join(format!(".{FILE}.{}", std::process::id()));
-    let mut open = fs::OpenOptions::new();
-    open.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        open.mode(0o600);
-    }
-    let mut file = open.open(&aside)?;
-    let written = file
-        .write_all(format!("{}\n", secret.expose()).as_bytes())
-        .and_then(|()| file.sync_all())
+    let written = private_file::write(&aside, format!("{}\n", secret.expose()).as_bytes())
         .and_then(|()| fs::hard_link(&aside, path));
     let removed = fs::remove_file(&aside);
     written.and(removed)

@@ -148,6 +148,15 @@ impl<'de> Deserialize<'de> for Arguments {
     }
 }
 
+/// Whether the answer of a host's user interface counts as the host's. Decided when the connection was authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vouching {
+    /// The host started this process, or its credential has the scope `may_vouch`.
+    Allowed,
+    /// Nothing tells the host from the agent: its answer counts as the caller's.
+    Denied,
+}
+
 /// How far a line reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes {
@@ -157,12 +166,14 @@ pub struct Scopes {
     pub effects: Option<Vec<Effect>>,
     /// The highest mode it may use.
     pub max_mode: Mode,
+    /// What its host's answers count as.
+    pub vouching: Vouching,
 }
 
 impl Scopes {
-    /// Everything.
+    /// Every upstream, effect and mode. Vouching is never part of it: the transport or a credential allows it.
     pub const fn all() -> Self {
-        Self { upstreams: None, effects: None, max_mode: Mode::Execute }
+        Self { upstreams: None, effects: None, max_mode: Mode::Execute, vouching: Vouching::Denied }
     }
 }
 

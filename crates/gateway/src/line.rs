@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::call::{Caller, Scopes};
+use countersign_core::call::{Caller, Scopes, Vouching};
 use countersign_core::config::Surface;
 use countersign_core::effect::Effect;
 use countersign_core::ids::{CredentialId, PrincipalId, SessionId, UpstreamId};
@@ -28,6 +28,8 @@ pub struct Principal {
     pub credential: Option<CredentialId>,
     /// How far the line reaches.
     pub scopes: Scopes,
+    /// Whose highest mode `scopes` has.
+    pub mode_limit: ModeLimit,
     /// The session's name where the line fixes it: a stdio process.
     pub session: Option<SessionId>,
     /// Which face it sees.
@@ -36,23 +38,41 @@ pub struct Principal {
     pub source: Source,
 }
 
+/// Where the highest mode of a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeLimit {
+    /// The configuration, as it is at each request.
+    Gateway,
+    /// The credential itself.
+    Credential,
+}
+
 impl Principal {
     /// Whoever holds a credential. Scopes that can't be read reach nothing; an agent's that name no highest mode have the
     /// gateway's.
     pub fn of_credential(credential: &Credential, usual: Mode) -> Self {
-        let usual = match credential.role {
-            Role::Agent => usual,
-            Role::Human => Mode::Execute,
+        let is_named = credential.scopes.get("max_mode").is_some_and(|mode| !mode.is_null());
+        let (usual, mode_limit) = match credential.role {
+            Role::Agent if !is_named => (usual, ModeLimit::Gateway),
+            Role::Agent => (usual, ModeLimit::Credential),
+            Role::Human => (Mode::Execute, ModeLimit::Credential),
+        };
+        let nothing = Scopes {
+            upstreams: Some(Vec::new()),
+            effects: Some(Vec::new()),
+            max_mode: Mode::Ask,
+            vouching: Vouching::Denied,
+        };
+        let (scopes, mode_limit) = match read_scopes(&credential.scopes, usual) {
+            Some(scopes) => (scopes, mode_limit),
+            None => (nothing, ModeLimit::Credential),
         };
         Self {
             id: PrincipalId::new(credential.name.as_str()),
             role: credential.role,
             credential: Some(credential.id.clone()),
-            scopes: read_scopes(&credential.scopes, usual).unwrap_or(Scopes {
-                upstreams: Some(Vec::new()),
-                effects: Some(Vec::new()),
-                max_mode: Mode::Ask,
-            }),
+            scopes,
+            mode_limit,
             session: None,
             surface: Surface::Router,
             source: Source::Mcp,
@@ -60,7 +80,7 @@ impl Principal {
     }
 }
 
-/// Scopes as a credential keeps them: `{upstreams?, effects?, max_mode?}`.
+/// Scopes as a credential keeps them: `{upstreams?, effects?, max_mode?, may_vouch?}`.
 pub fn read_scopes(scopes: &Value, usual: Mode) -> Option<Scopes> {
     let members = scopes.as_object()?;
     let words = |name: &str| match members.get(name) {
@@ -80,10 +100,16 @@ pub fn read_scopes(scopes: &Value, usual: Mode) -> Option<Scopes> {
         None | Some(Value::Null) => usual,
         Some(value) => value.as_str()?.parse().ok()?,
     };
+    let vouching = match members.get("may_vouch") {
+        None | Some(Value::Null | Value::Bool(false)) => Vouching::Denied,
+        Some(Value::Bool(true)) => Vouching::Allowed,
+        Some(Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_)) => return None,
+    };
     Some(Scopes {
         upstreams: words("upstreams")?.map(|all| all.into_iter().map(UpstreamId::new).collect()),
         effects,
         max_mode,
+        vouching,
     })
 }
 
@@ -150,8 +176,13 @@ fn fixed(ctx: &Ctx, principal: &Principal) -> SessionId {
     principal.session.clone().unwrap_or_else(|| SessionId::new(ctx.session().id().as_str()))
 }
 
-/// The principal as a wire tag.
+/// The principal as a wire tag. A credential of the same name that cannot vouch gets another key: it must not answer what
+/// the session of one that can was asked.
 pub fn tag(principal: Principal) -> countersign_wire::serve::Tag {
-    let key: Arc<str> = format!("{}/{}", principal.role, principal.id).into();
+    let vouches = match (&principal.credential, principal.scopes.vouching) {
+        (Some(_), Vouching::Allowed) => "/vouches",
+        (Some(_), Vouching::Denied) | (None, Vouching::Allowed | Vouching::Denied) => "",
+    };
+    let key: Arc<str> = format!("{}/{}{vouches}", principal.role, principal.id).into();
     countersign_wire::serve::Tag::new(key, Arc::new(principal))
 }

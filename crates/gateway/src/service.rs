@@ -3,10 +3,12 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use countersign_core::call::{Scopes, Vouching};
 use countersign_core::config::{AgentAuth, Surface};
 use countersign_core::ids::{PrincipalId, Secret, SessionId};
+use countersign_core::record::Source;
 use countersign_core::role::Role;
-use countersign_store::{SavedLine, StoreFault, secret_digest};
+use countersign_store::{Credential, SavedLine, StoreFault, secret_digest};
 use countersign_wire::era::{Era, Version};
 use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::mirror::Mirrors;
@@ -19,8 +21,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::cards::Cards;
+use crate::failed_credentials::{self, FailedTry};
 use crate::house::House;
-use crate::line::{self, Principal};
+use crate::line::{self, ModeLimit, Principal};
 use crate::members;
 use crate::passthrough::{self, Passage};
 use crate::surfaces;
@@ -31,6 +34,10 @@ use crate::trace;
 const INSTRUCTIONS: &str = "Every tool here is governed. Modes: ask (inspect), plan (preview), execute (change); set_mode \
     changes the mode of this session. A change asks for confirmation first: an answer with status confirmation_required \
     has changed nothing. Show its preview, end the turn, and go on only after the user agreed.";
+
+/// Answered to a secret that opens nothing. One text for all three: it tells nobody which secrets once worked.
+const ENDED: &str =
+    "the credential is unknown, expired or revoked: `countersign token create --role agent` makes another";
 
 /// A face of the house on one transport.
 pub struct Face {
@@ -56,6 +63,26 @@ impl Face {
             && self.house.law.load().agent_auth == AgentAuth::LoopbackOpen
     }
 
+    /// The live credential of a secret. A try with any other is a row of the ledger.
+    async fn by_secret(&self, secret: &Secret, opening: &Opening<'_>) -> Result<Credential, HttpRefusal> {
+        let found = self.house.store.credential(secret_digest(secret)).await;
+        let found = found.map_err(|fault| unavailable(&fault))?;
+        match found {
+            Some(credential) if credential.is_live(self.house.now()) => Ok(credential),
+            ended => {
+                let failed = FailedTry {
+                    secret,
+                    credential: ended.as_ref(),
+                    source: Source::Mcp,
+                    peer: opening.peer,
+                    route: opening.path,
+                };
+                Box::pin(failed_credentials::record(&self.house, failed)).await;
+                Err(unauthorized(ENDED))
+            }
+        }
+    }
+
     /// A credential names its holder; without one, on loopback, a line is the local agent, if the configuration lets it.
     async fn over_http(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
         let surface = match opening.path {
@@ -69,28 +96,28 @@ impl Face {
         let local = opening.peer.is_none_or(|peer| peer.ip().is_loopback());
         match bearer {
             Some(secret) => {
-                let found = self.house.store.credential(secret_digest(&Secret::new(secret.trim()))).await;
-                let credential = found.map_err(|fault| unavailable(&fault))?;
-                let live = credential.filter(|credential| credential.is_live(self.house.now()));
-                let credential =
-                    live.ok_or_else(|| unauthorized("the credential is unknown, expired or revoked"))?;
+                let credential = self.by_secret(&Secret::new(secret.trim()), opening).await?;
                 Ok(line::tag(Principal {
                     surface,
                     ..Principal::of_credential(&credential, self.house.law.load().max_mode)
                 }))
             }
             None if local && self.is_open() => {
-                // Whatever started this process, an HTTP line without a credential is an agent's.
+                // Whatever started this process, an HTTP line without a credential is an agent's, and nothing tells its
+                // host from the agent.
                 let principal = Principal {
                     id: PrincipalId::new("local-agent"),
                     role: Role::Agent,
+                    scopes: Scopes { vouching: Vouching::Denied, ..self.local.scopes.clone() },
                     session: None,
                     surface,
                     ..self.local.clone()
                 };
                 Ok(line::tag(principal).anonymous())
             }
-            None => Err(unauthorized("a credential is needed: Authorization: Bearer …")),
+            None => Err(unauthorized(
+                "a credential is needed, as `Authorization: Bearer …`: `countersign token create --role agent` makes one",
+            )),
         }
     }
 }
@@ -257,7 +284,8 @@ impl Face {
             return Box::pin(surfaces::refuse_members(&self.house, &caller, method, params, refusal)).await;
         }
         // What the configuration says now, not what it said when the line was opened.
-        if caller.credential.is_none() {
+        let principal = ctx.session().tag().get::<Principal>();
+        if principal.is_some_and(|principal| principal.mode_limit == ModeLimit::Gateway) {
             caller.scopes.max_mode = self.house.law.load().max_mode;
         }
         match method {

@@ -10,7 +10,7 @@ use countersign_core::config::{
 use countersign_core::ids::{FullName, LedgerId, PlanId, PrincipalId, UpstreamId};
 use countersign_core::intent::Variant;
 use countersign_core::mode::Mode;
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_core::record::{ActorRole, RowKind, RowStatus};
 use countersign_core::refusal::Code;
 use countersign_core::role::Role;
 use countersign_store::ledger::{Filter, Row};
@@ -254,7 +254,10 @@ impl Work<'_> {
             ExplainInput::of(FullName { upstream: upstream.clone(), tool: tool.clone() }, row.time);
         input.arguments = parsed;
         input.mode = row.mode;
-        input.role = row.role.unwrap_or(Role::Agent);
+        input.role = match row.role {
+            Some(ActorRole::Human) => Role::Human,
+            Some(ActorRole::Agent | ActorRole::Host) | None => Role::Agent,
+        };
         input.way = Some(way(row.variant));
         input.intent = match &row.intent {
             Some(intent) => IntentInput::Given(members(json!(intent))),

@@ -239,7 +239,7 @@ fn about(credential: &Credential, action: &str, source: Source) -> Entry {
     let detail = json!({"action": action, "entity_type": "credential", "entity_id": credential.id});
     let mut entry = Entry::new(RowKind::System, RowStatus::Success).with_detail(&detail);
     entry.principal = Some(credential.name.as_str().into());
-    entry.role = Some(credential.role);
+    entry.role = Some(credential.role.into());
     entry.source = Some(source);
     entry
 }

@@ -3,8 +3,7 @@
 
 use countersign_core::grant::Grant;
 use countersign_core::ids::{FullName, GrantId, LedgerId, PrincipalId};
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::role::Role;
+use countersign_core::record::{ActorRole, RowKind, RowStatus};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -140,6 +139,6 @@ fn about(grant: &GrantId, action: &str, by: &PrincipalId) -> Entry {
     let detail = json!({"action": action, "entity_type": "grant", "entity_id": grant});
     let mut entry = Entry::new(RowKind::Decision, RowStatus::Success).with_detail(&detail);
     entry.principal = Some(by.clone());
-    entry.role = Some(Role::Human);
+    entry.role = Some(ActorRole::Human);
     entry
 }

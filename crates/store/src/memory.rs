@@ -62,7 +62,7 @@ impl Actor {
         detail.extend(more);
         let mut entry = Entry::new(RowKind::Memory, status).with_detail(&Value::Object(detail));
         entry.principal = Some(self.principal.clone());
-        entry.role = Some(self.role);
+        entry.role = Some(self.role.into());
         entry.session.clone_from(&self.session);
         entry.source = Some(self.source);
         entry.upstream = Some(UPSTREAM.into());

@@ -1,8 +1,7 @@
 //! Pauses: three rejections within ten minutes stop a principal's writes until a person resumes them.
 
 use countersign_core::ids::{LedgerId, PrincipalId};
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::role::Role;
+use countersign_core::record::{ActorRole, RowKind, RowStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -59,7 +58,7 @@ impl Store {
             }
             let mut entry = about(&principal, "resume");
             entry.principal = Some(by.clone());
-            entry.role = Some(Role::Human);
+            entry.role = Some(ActorRole::Human);
             tx.append(&entry, id.clone(), now);
             Ok(Some(id.clone()))
         })

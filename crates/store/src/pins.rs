@@ -3,8 +3,7 @@
 
 use countersign_core::digest::Digest;
 use countersign_core::ids::{FullName, LedgerId, PrincipalId, ToolName, UpstreamId};
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::role::Role;
+use countersign_core::record::{ActorRole, RowKind, RowStatus};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -237,7 +236,7 @@ impl Store {
             }
             let mut entry = about(&tool, "accept").with_fact("fingerprint", looked_at.hex());
             entry.principal = Some(by.clone());
-            entry.role = Some(Role::Human);
+            entry.role = Some(ActorRole::Human);
             tx.append(&entry, id.clone(), now);
             Ok(Some(id.clone()))
         })

@@ -103,7 +103,7 @@ impl Store {
             let mut entry = Entry::new(RowKind::Mode, RowStatus::Success);
             entry.principal = Some(setter.principal.clone());
             entry.session = Some(setter.session.clone());
-            entry.role = Some(setter.role);
+            entry.role = Some(setter.role.into());
             entry.source = Some(setter.source);
             entry.mode = Some(mode);
             tx.append(&entry.with_detail(&json!({"action": "set_mode"})), id.clone(), now);

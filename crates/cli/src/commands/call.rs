@@ -13,7 +13,7 @@ use countersign_core::intent::{Sensitivity, Variant};
 use countersign_core::mode::Mode;
 use countersign_core::record::Source;
 use countersign_core::role::Role;
-use countersign_gateway::line::Principal;
+use countersign_gateway::line::{ModeLimit, Principal};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Outcome;
@@ -120,6 +120,7 @@ pub(crate) fn run(call: &Call, cli: &Cli, voice: Voice) -> Outcome {
             role: Role::Agent,
             credential: None,
             scopes: Scopes { max_mode: blueprint.config.gateway.max_mode, ..Scopes::all() },
+            mode_limit: ModeLimit::Gateway,
             session: Some(SessionId::new(SESSION)),
             surface: Surface::Router,
             source: Source::Cli,

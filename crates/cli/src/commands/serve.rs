@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use countersign_core::call::Scopes;
-use countersign_core::config::{Config, Reads, Surface};
+use countersign_core::call::{Scopes, Vouching};
+use countersign_core::config::{AgentAuth, Config, Reads, Surface};
 use countersign_core::digest::Digest;
 use countersign_core::ids::{PrincipalId, SessionId, WriterId};
 use countersign_core::mode::Mode;
@@ -18,7 +18,7 @@ use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
 use countersign_gateway::assemble::{Surroundings, assemble, frame_limits};
 use countersign_gateway::http;
-use countersign_gateway::line::Principal;
+use countersign_gateway::line::{ModeLimit, Principal};
 use countersign_gateway::service::Face;
 use countersign_store::{ConnectOptions, ReadRows, Store, StoreUrl};
 use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions};
@@ -186,7 +186,13 @@ impl Served {
             id: PrincipalId::new(format!("local-{role}")),
             role,
             credential: None,
-            scopes: Scopes { max_mode: config.gateway.max_mode, ..Scopes::all() },
+            // The host started this process: what its user interface answers is the host's word.
+            scopes: Scopes {
+                max_mode: config.gateway.max_mode,
+                vouching: Vouching::Allowed,
+                ..Scopes::all()
+            },
+            mode_limit: ModeLimit::Gateway,
             session: Some(name.clone()),
             surface: args.surface.unwrap_or(config.gateway.surface),
             source: Source::Mcp,
@@ -266,6 +272,14 @@ impl Served {
                 };
                 let (mut router, front) = http::routes(Arc::clone(&house), face, options);
                 banner(&format!("listening on {}/mcp", listening.url(&self.config.gateway.hosts)?));
+                banner(match openness {
+                    AgentAuth::Required => {
+                        "agents need a credential there: countersign token create --role agent --may-vouch"
+                    }
+                    AgentAuth::LoopbackOpen => {
+                        "agent_auth = \"loopback-open\": every program on this machine may call as an agent"
+                    }
+                });
                 let mut at_the_end: Option<Box<dyn FnOnce() + Send>> = None;
                 if let Some(desk) = &mut opened {
                     if let Some(pages) = desk.pages.take() {

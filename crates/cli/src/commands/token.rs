@@ -7,6 +7,7 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 use countersign_core::duration;
 use countersign_core::effect::Effect;
+use countersign_core::ids::Secret;
 use countersign_core::mode::Mode;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
@@ -19,8 +20,9 @@ use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
 use crate::commands::plans::find::Part;
 use crate::commands::plans::sheet;
+use crate::config_file::{self, ConfigFiles};
 use crate::house::{Of, with_store};
-use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, exact, paint, shown, visible};
+use crate::output::{BAD, Column, DIM, Format, GOOD, NAME, Table, Voice, exact, paint, shown, visible};
 use crate::{person, records};
 
 /// What every `token` command takes.
@@ -38,6 +40,7 @@ pub(crate) struct Token {
 pub(crate) enum TokenCommand {
     /// Make a credential and print it, once
     #[command(after_help = "Examples:
+  countersign token create --role agent --name claude-code --may-vouch
   countersign token create --role agent --name ci --expires 30d
   countersign token create --role agent --effects read --max-mode plan
   countersign token create --role human --name ada")]
@@ -76,6 +79,13 @@ pub(crate) struct Create {
     #[arg(long, value_name = "MODE")]
     max_mode: Option<Mode>,
 
+    /// The program that holds it may answer confirmations in its own dialogs: its answers count as strength `host`
+    ///
+    /// For hosts that connect over HTTP and keep the credential out of the agent's reach. Without it their answers count as
+    /// the agent's own.
+    #[arg(long)]
+    may_vouch: bool,
+
     /// Until when, such as 12h or 30d; else until it is revoked
     #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
     expires: Option<Duration>,
@@ -97,7 +107,10 @@ pub(crate) fn run(token: &Token, cli: &Cli, voice: Voice) -> Outcome {
     let url = token.of.url(cli)?;
     match &token.command {
         // Credentials may be made before the first gateway runs.
-        TokenCommand::Create(args) => with_store(&url, async |store| create(args, &store, &url, voice).await),
+        TokenCommand::Create(args) => with_store(&url, async |store| {
+            let mcp = mcp_url(cli)?;
+            create(args, &store, &url, &mcp, voice).await
+        }),
         TokenCommand::List => list(&url, voice),
         TokenCommand::Revoke { id } => {
             records::with(&url, async |store| revoke(id, &store, &url, voice).await)
@@ -105,7 +118,7 @@ pub(crate) fn run(token: &Token, cli: &Cli, voice: Voice) -> Outcome {
     }
 }
 
-async fn create(args: &Create, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+async fn create(args: &Create, store: &Store, url: &StoreUrl, mcp: &str, voice: Voice) -> Outcome {
     let fault = |fault| records::trouble(&fault, url);
     let person = person::prove(store, url, voice).await?;
     let now = Timestamp::now();
@@ -129,6 +142,15 @@ async fn create(args: &Create, store: &Store, url: &StoreUrl, voice: Voice) -> O
         // The name of the thing that was asked for, too.
         .with("token", secret.expose())
         .with("ledger_id", ledger_id.as_str());
+    if args.role == Role::Agent {
+        answer = answer.with("connect", connect_data(mcp, &secret));
+        match (voice.format, voice.is_watched()) {
+            (Format::Json, _) => {}
+            (Format::Text, true) => voice.tell(&connect_lines(mcp, secret.expose())),
+            // Off a terminal stderr may end in a log: the secret is on stdout only.
+            (Format::Text, false) => voice.tell(&connect_lines(mcp, VARIABLE_VALUE)),
+        }
+    }
     let until = made.expires.map(|until| format!(" until {}", exact(until))).unwrap_or_default();
     answer.warnings = person.warnings;
     answer.warnings.push(format!(
@@ -136,6 +158,52 @@ async fn create(args: &Create, store: &Store, url: &StoreUrl, voice: Voice) -> O
         made.id, made.role, made.name
     ));
     Ok(answer)
+}
+
+/// The environment variable of the lines to paste.
+const VARIABLE: &str = "COUNTERSIGN_TOKEN";
+const VARIABLE_VALUE: &str = "$COUNTERSIGN_TOKEN";
+
+/// Where hosts reach the gateway of this configuration by URL.
+fn mcp_url(cli: &Cli) -> Result<String, Trouble> {
+    let files = config_file::find(&cli.config)?.unwrap_or_else(ConfigFiles::none);
+    let gateway = files.parse()?.gateway;
+    let scheme = if gateway.tls.is_some() { "https" } else { "http" };
+    let authority = match gateway.hosts.first() {
+        Some(name) => format!("{name}:{}", gateway.listen.port()),
+        None => gateway.listen.to_string(),
+    };
+    Ok(format!("{scheme}://{authority}/mcp"))
+}
+
+/// What a host has to be given, as it is pasted: header, variable, and the commands of hosts that have one.
+fn connect_with(mcp: &str, secret: &str) -> [(&'static str, String); 4] {
+    let header = format!("Authorization: Bearer {secret}");
+    [
+        ("header", header.clone()),
+        ("environment", format!("export {VARIABLE}={secret}")),
+        ("claude_code", format!("claude mcp add --transport http countersign {mcp} --header \"{header}\"")),
+        ("codex", format!("codex mcp add countersign --url {mcp} --bearer-token-env-var {VARIABLE}")),
+    ]
+}
+
+fn connect_data(mcp: &str, secret: &Secret) -> Value {
+    let lines = connect_with(mcp, secret.expose()).into_iter();
+    let mut data: Map<String, Value> = lines.map(|(name, line)| (name.to_owned(), line.into())).collect();
+    data.insert("url".into(), mcp.into());
+    Value::Object(data)
+}
+
+fn connect_lines(mcp: &str, secret: &str) -> String {
+    let lines = connect_with(mcp, secret).map(|(name, line)| {
+        // `export NAME=$NAME` says nothing: whoever captured the secret names the variable.
+        let line = match (name, secret) {
+            ("environment", VARIABLE_VALUE) => format!("{VARIABLE}=$(countersign token create ...)"),
+            _ => line,
+        };
+        format!("  {:<13}{line}\n", name.replace('_', " "))
+    });
+    format!("to connect a host to {mcp}:\n{}", lines.concat())
 }
 
 /// Names tell people and agents apart in the ledger: one name is not both.
@@ -170,6 +238,9 @@ fn scopes(args: &Create) -> Value {
     }
     if let Some(mode) = args.max_mode {
         scopes.insert("max_mode".into(), json!(mode));
+    }
+    if args.may_vouch {
+        scopes.insert("may_vouch".into(), json!(true));
     }
     Value::Object(scopes)
 }

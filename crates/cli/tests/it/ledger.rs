@@ -5,12 +5,10 @@ use std::path::Path;
 use countersign_core::confirm::{Approval, Rail};
 use countersign_core::effect::Effect;
 use countersign_core::ids::{LedgerId, PlanId};
-use countersign_core::intent::{Sensitivity, Variant};
+use countersign_core::intent::{DeclaredIntent, Variant};
 use countersign_core::mode::Mode;
-use countersign_core::plan::StoredIntent;
-use countersign_core::record::{RowKind, RowStatus, Source};
+use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_core::refusal::Code;
-use countersign_core::role::Role;
 use countersign_store::ledger::Json;
 use countersign_store::{ConnectOptions, Entry, Store, StoreUrl};
 use jiff::{Timestamp, ToSpan as _};
@@ -55,9 +53,9 @@ fn story() -> Vec<Entry> {
         variant: Some(Variant::Destructive),
         effect: Some(Effect::Destructive),
         mode: Some(Mode::Execute),
-        intent: Some(StoredIntent {
-            operation_type: Effect::Destructive,
-            data_sensitivity: Some(Sensitivity::Internal),
+        intent: Some(DeclaredIntent {
+            operation_type: Some("destructive".into()),
+            data_sensitivity: Some("internal".into()),
             reason: Some("the site moved".into()),
         }),
         arguments: Some(Json::of(&json!({"repo": "acme/site", "token": "sha256:0a1b"}))),
@@ -66,7 +64,7 @@ fn story() -> Vec<Entry> {
     let planned = |status| Entry { plan_id: Some(plan.clone()), ..delete(status) };
     let person = Entry {
         principal: Some("ada".into()),
-        role: Some(Role::Human),
+        role: Some(ActorRole::Human),
         source: Some(Source::Cli),
         ..agent(RowKind::Approval, RowStatus::Success)
     };
@@ -94,8 +92,8 @@ fn story() -> Vec<Entry> {
         Entry {
             upstream: Some("notes".into()),
             tool: Some("wipe\u{1b}[2J".into()),
-            intent: Some(StoredIntent {
-                operation_type: Effect::Write,
+            intent: Some(DeclaredIntent {
+                operation_type: Some("write".into()),
                 data_sensitivity: None,
                 reason: Some("harmless \u{202e}txt.exe\nnext line".into()),
             }),
@@ -109,7 +107,7 @@ fn story() -> Vec<Entry> {
 fn agent(kind: RowKind, status: RowStatus) -> Entry {
     Entry {
         principal: Some("claude".into()),
-        role: Some(Role::Agent),
+        role: Some(ActorRole::Agent),
         session: Some("stdio-1".into()),
         source: Some(Source::Mcp),
         ..Entry::new(kind, status)

@@ -4,6 +4,7 @@
 mod attacks_defaults;
 mod bounds;
 mod attacks_members;
+mod attacks_identity;
 mod client;
 mod closed;
 pub(crate) mod collector;

@@ -27,7 +27,7 @@ words! {
 words! {
     /// Who may open an agent line over HTTP.
     pub enum AgentAuth("agent_auth") {
-        /// Anyone on this machine.
+        /// Anyone on this machine, as an agent that cannot vouch.
         LoopbackOpen = "loopback-open",
         /// Only who brings a credential.
         Required = "required",
@@ -221,8 +221,7 @@ fn agent_auth(section: &mut Section<'_, '_, '_>, proxy: Proxy) -> AgentAuth {
             AgentAuth::Required
         }
         (Some(said), _, _) => said,
-        (None, Proxy::InFront, _) => AgentAuth::Required,
-        (None, Proxy::None, _) => AgentAuth::LoopbackOpen,
+        (None, Proxy::InFront | Proxy::None, _) => AgentAuth::Required,
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct New {
     effects: Option<Vec<String>>,
     /// The highest mode: ask, plan or execute.
     max_mode: Option<String>,
+    /// Whether the host that holds it may answer confirmations in its own dialogs; its answers count as strength `host` then.
+    may_vouch: Option<bool>,
     /// For how long, such as `12h` or `30d`; until it is revoked if left out.
     expires_in: Option<String>,
 }
@@ -75,6 +77,11 @@ pub(crate) async fn make(
 ) -> Outcome<Made> {
     let now = desk.house.now();
     let role: Role = new.role.parse().map_err(|_| invalid("role", "must be agent or human"))?;
+    match role {
+        // It would outlast the session it was made from.
+        Role::Human => person.check_fresh(now)?,
+        Role::Agent => {}
+    }
     let id = CredentialId::mint(now, chance::bits());
     let name = new.name.as_ref().map_or_else(
         || {
@@ -129,6 +136,9 @@ fn scopes(new: &New) -> Result<Value, Refusal> {
     if let Some(mode) = &new.max_mode {
         let mode: Mode = mode.parse().map_err(|why| invalid("max_mode", format_args!("is wrong: {why}")))?;
         scopes.insert("max_mode".into(), json!(mode));
+    }
+    if new.may_vouch == Some(true) {
+        scopes.insert("may_vouch".into(), json!(true));
     }
     Ok(Value::Object(scopes))
 }

@@ -236,7 +236,7 @@ async fn record_mistyped(desk: &Desk, person: &Person, row: &PlanRow, refusal: &
         .with_fact("entity_type", "plan")
         .with_fact("entity_id", row.plan.id.as_str());
     entry.principal = Some(person.name.clone());
-    entry.role = Some(person.credential.role);
+    entry.role = Some(person.credential.role.into());
     entry.source = Some(person.source());
     entry.upstream = Some(row.plan.tool.upstream.clone());
     entry.tool = Some(row.plan.tool.tool.clone());

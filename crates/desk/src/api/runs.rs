@@ -97,7 +97,7 @@ pub(crate) async fn stop(
         .with_fact("entity_type", "run")
         .with_fact("entity_id", id.as_str());
     entry.principal = Some(person.name.clone());
-    entry.role = Some(person.credential.role);
+    entry.role = Some(person.credential.role.into());
     entry.source = Some(person.source());
     let ledger_id = desk.house.store.append(entry, desk.house.now()).await?;
     if !runs.stop(&id) {

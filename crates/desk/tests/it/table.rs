@@ -1,5 +1,6 @@
 //! Every route × every kind of credential, in one table. An agent's credential opens nothing, and each try is a row.
 
+use countersign_core::record::ActorRole;
 use countersign_core::role::Role;
 use countersign_desk::route_list;
 use countersign_store::Filter;
@@ -48,9 +49,9 @@ async fn every_route_and_credential() {
     let tries = scene.rows(Filter { code: Some("E_ROLE_FORBIDDEN".into()), ..Filter::default() }).await;
     assert_eq!(tries.len(), route_list().len(), "each try of an agent is a row");
     assert!(
-        tries
-            .iter()
-            .all(|row| row.principal.as_ref().unwrap().as_str() == "bot" && row.role == Some(Role::Agent))
+        tries.iter().all(
+            |row| row.principal.as_ref().unwrap().as_str() == "bot" && row.role == Some(ActorRole::Agent)
+        )
     );
 }
 

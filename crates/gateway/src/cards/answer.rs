@@ -85,7 +85,8 @@ async fn answer(house: &Arc<House>, caller: &Caller, params: &RawValue) -> Resul
             let message = format!("`{id}` is confirmed by typing a name, on the desk or the command line");
             return Err(Refusal::new(Code::ApprovalPending, message).with("plan_id", id.as_str()));
         }
-        house.store.approve(&id, Approval::over(Rail::Card, host, now), now).await
+        let approval = Approval::by_host(Rail::Card, caller.scopes.vouching, host, now);
+        house.store.approve(&id, approval, now).await
     } else {
         house.store.reject(&id, host, Rail::Card, None, now).await
     };

@@ -368,12 +368,14 @@ impl Conduct<'_> {
         Ok(Preview::new(source, result, &decisive))
     }
 
-    /// Asks the host's user interface where the client offers it and its word is enough. Silence decides nothing.
+    /// Asks the host's user interface where the client offers it and its answer is enough. Silence decides nothing.
+    /// Where its answer would count as the caller's only, it is asked to open the page instead.
     pub(super) async fn ask_host(&self, plan: &Plan, holding: &Holding) -> bool {
         if check_unblocked(plan).is_err() {
             return false;
         }
-        if plan.need.strength > Strength::Host || plan.need.kind == Kind::Type {
+        let vouching = self.caller.scopes.vouching;
+        if plan.need.strength > Rail::Elicitation.strength_with(vouching) || plan.need.kind == Kind::Type {
             return self.open_page(plan, holding).await;
         }
         // A plan that was joined may have been decided already: nobody is asked twice.
@@ -406,7 +408,7 @@ impl Conduct<'_> {
         match raw::get_str(&answer, "action").as_deref() {
             Some("accept") => {
                 let now = self.house.now();
-                let approval = Approval::over(Rail::Elicitation, host_of(plan), now);
+                let approval = Approval::by_host(Rail::Elicitation, vouching, host_of(plan), now);
                 // A decision that comes too late changes nothing: the first one shows.
                 let _ = self.house.store.approve(&holding.plan_id, approval, now).await;
                 self.house.announce(holding.plan_id.clone());

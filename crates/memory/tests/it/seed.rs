@@ -2,7 +2,7 @@
 
 use countersign_core::config::{self, Source};
 use countersign_core::effect::Effect;
-use countersign_core::record::RowStatus;
+use countersign_core::record::{ActorRole, RowStatus};
 use countersign_core::role::Role;
 use countersign_memory::tools;
 use countersign_store::Filter;
@@ -104,7 +104,7 @@ async fn test_mcp_tool_call_mode_enforcement(on: On) {
     let rows = world.rows(refused).await;
     assert_eq!(rows.len(), ADMIN.len() + 1, "denied calls are rows");
     assert!(rows.iter().skip(1).all(|row| row.code.as_deref() == Some("E_ROLE_FORBIDDEN")));
-    assert!(rows.iter().all(|row| row.role == Some(Role::Agent)));
+    assert!(rows.iter().all(|row| row.role == Some(ActorRole::Agent)));
     // Even past the gate.
     let (code, message) = world.no(&agent(), "approve", json!({"proposalId": "prop_x"})).await;
     assert_eq!(

@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use countersign_core::effect::Effect;
 use countersign_core::ids::{LedgerId, PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::role::Role;
+use countersign_core::record::{ActorRole, RowKind, RowStatus};
 use jiff::Timestamp;
 
 use super::row::{COLUMNS, Row, decode};
@@ -58,7 +57,7 @@ pub struct Filter {
     /// By whom.
     pub principal: Option<PrincipalId>,
     /// In which role.
-    pub role: Option<Role>,
+    pub role: Option<ActorRole>,
     /// About which plan.
     pub plan_id: Option<PlanId>,
     /// With which code.
@@ -171,7 +170,7 @@ fn conditions(
         ("intent_type", filter.intent_type.map(Effect::as_str)),
         ("status", filter.status.map(RowStatus::as_str)),
         ("kind", filter.kind.map(RowKind::as_str)),
-        ("role", filter.role.map(Role::as_str)),
+        ("role", filter.role.map(ActorRole::as_str)),
     ];
     let given = equal.into_iter().filter_map(|(column, value)| Some((column, value?)));
     for (place, (column, value)) in given.enumerate() {

@@ -5,12 +5,11 @@ use countersign_core::confirm::Approval;
 use countersign_core::digest::Digest;
 use countersign_core::effect::Effect;
 use countersign_core::ids::{PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
-use countersign_core::intent::Variant;
+use countersign_core::intent::{DeclaredIntent, Variant};
 use countersign_core::mode::Mode;
-use countersign_core::plan::{Plan, StoredIntent};
-use countersign_core::record::{CallRecord, RowKind, RowStatus, Source};
+use countersign_core::plan::Plan;
+use countersign_core::record::{ActorRole, CallRecord, RowKind, RowStatus, Source};
 use countersign_core::refusal::Refusal;
-use countersign_core::role::Role;
 use serde_json::{Map, Value, json};
 
 use super::row::{Json, Row};
@@ -25,7 +24,7 @@ pub struct Entry {
     /// Who.
     pub principal: Option<PrincipalId>,
     /// In which role.
-    pub role: Option<Role>,
+    pub role: Option<ActorRole>,
     /// In which session.
     pub session: Option<SessionId>,
     /// Through which door.
@@ -41,7 +40,7 @@ pub struct Entry {
     /// The mode in force.
     pub mode: Option<Mode>,
     /// What was declared.
-    pub intent: Option<StoredIntent>,
+    pub intent: Option<DeclaredIntent>,
     /// Arguments with secrets replaced.
     pub arguments: Option<Json>,
     /// The digest of the arguments as they were.
@@ -94,7 +93,7 @@ impl Entry {
     pub fn of_call(record: &CallRecord, status: RowStatus) -> Self {
         Self {
             principal: Some(record.principal.clone()),
-            role: Some(record.role),
+            role: Some(record.role.into()),
             session: Some(record.session.clone()),
             source: Some(record.source),
             upstream: Some(record.tool.upstream.clone()),
@@ -102,7 +101,7 @@ impl Entry {
             variant: record.variant,
             effect: record.effect,
             mode: record.mode,
-            intent: record.intent.clone().map(Into::into),
+            intent: record.intent.clone(),
             arguments: Some(kept_arguments(&record.arguments)),
             arguments_digest: Some(record.arguments_digest),
             plan_id: record.plan_id.clone(),
@@ -132,7 +131,7 @@ impl Entry {
         plan: &Plan,
         action: &str,
         by: Option<&PrincipalId>,
-        role: Option<Role>,
+        role: Option<ActorRole>,
     ) -> Self {
         let detail = json!({
             "action": action,
@@ -148,7 +147,7 @@ impl Entry {
             tool: Some(plan.tool.tool.clone()),
             variant: plan.variant,
             effect: Some(plan.effect),
-            intent: plan.intent.clone(),
+            intent: plan.intent.clone().map(Into::into),
             arguments_digest: Some(plan.arguments.digest()),
             plan_id: Some(plan.id.clone()),
             plan_hash: Some(plan.hash),

@@ -3,7 +3,7 @@
 use countersign_core::digest::{Digest, Domain};
 use countersign_core::effect::Effect;
 use countersign_core::mode::Mode;
-use countersign_core::record::{RowKind, RowStatus, Source};
+use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
 use countersign_store::ledger::{Cursor, Format, verify};
@@ -44,7 +44,7 @@ async fn every_filter_finds_its_rows_and_no_others(place: Place) {
     other.plan_id = Some("pln_1".into());
     other.arguments = json!({});
     let mut intent = other.intent.clone().unwrap();
-    intent.operation_type = Effect::Destructive;
+    intent.operation_type = Some("destructive".to_owned());
     intent.reason = Some("clean up".into());
     other.intent = Some(intent);
     let two = store.pending(&other, at(2)).await.unwrap();
@@ -59,7 +59,7 @@ async fn every_filter_finds_its_rows_and_no_others(place: Place) {
         (Filter { intent_type: Some(Effect::Destructive), ..f() }, vec![two.as_str()]),
         (Filter { session_id: Some("s2".into()), ..f() }, vec![two.as_str()]),
         (Filter { principal: Some("bob".into()), ..f() }, vec![two.as_str()]),
-        (Filter { role: Some(Role::Agent), ..f() }, vec![one.as_str()]),
+        (Filter { role: Some(ActorRole::Agent), ..f() }, vec![one.as_str()]),
         (Filter { plan_id: Some("pln_1".into()), ..f() }, vec![two.as_str()]),
         (Filter { code: Some("E_RULE_DENIED".into()), ..f() }, vec![one.as_str()]),
         (Filter { q: Some("CLEAN".into()), ..f() }, vec![two.as_str()]),
@@ -176,7 +176,7 @@ async fn the_audit_view_tells_who_decided(place: Place) {
     store.reject(&no, "bob".into(), Rail::Cli, Some("not today".into()), at(2)).await.unwrap();
     let mut direct = entry(RowKind::Memory, RowStatus::Success);
     direct.principal = Some("line".into());
-    direct.role = Some(Role::Human);
+    direct.role = Some(ActorRole::Human);
     let detail =
         json!({"action": "direct_write", "actor_id": "eve", "entity_type": "decision", "entity_id": "dec_1"});
     store.append(direct.with_detail(&detail), at(3)).await.unwrap();

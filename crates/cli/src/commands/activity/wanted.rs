@@ -3,8 +3,7 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use countersign_core::effect::Effect;
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::role::Role;
+use countersign_core::record::{ActorRole, RowKind, RowStatus};
 use countersign_store::ledger::Filter;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -43,9 +42,9 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
 
-    /// By agents, or by people
-    #[arg(long, value_parser = PossibleValuesParser::new(Role::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Role>()))]
-    role: Option<Role>,
+    /// By agents, by the user interface of a host, or by people
+    #[arg(long, value_parser = PossibleValuesParser::new(ActorRole::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<ActorRole>()))]
+    role: Option<ActorRole>,
 
     /// About this plan
     #[arg(long, value_name = "ID")]

@@ -1,10 +1,12 @@
 //! One way measured: started, called one by one, then many together; time, rate, CPU and memory of the process under test.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use countersign_core::ids::PrincipalId;
+use countersign_store::{Store, StoreUrl};
 use countersign_wire::frame::Notification;
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::{
@@ -14,7 +16,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::environment;
+use crate::{environment, person, records};
 
 /// A way to the echo server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +179,10 @@ async fn start(way: Way, program: &Path, folder: &Path, tools: u32) -> Result<Su
             Ok(Subject { pid: line.process_id(), line, _server: None })
         }
         Way::DirectHttp | Way::ThroughHttp => {
+            let header = match way {
+                Way::ThroughHttp => Some(credential(folder.join(format!("{way:?}.db"))).await?),
+                Way::DirectStdio | Way::ThroughStdio | Way::DirectHttp => None,
+            };
             let mut command = Command::new(program);
             command
                 .args(args)
@@ -187,9 +193,21 @@ async fn start(way: Way, program: &Path, folder: &Path, tools: u32) -> Result<Su
             let mut server = command.spawn().map_err(|error| error.to_string())?;
             let url = address(&mut server).await?;
             let pid = server.id().and_then(|id| i32::try_from(id).ok());
-            Ok(Subject { line: connect(&Spec::Http(HttpSpec::new(url))).await?, pid, _server: Some(server) })
+            let mut spec = HttpSpec::new(url);
+            spec.headers.extend(header);
+            Ok(Subject { line: connect(&Spec::Http(spec)).await?, pid, _server: Some(server) })
         }
     }
+}
+
+/// The header of a credential that was made for this measurement: a gateway over HTTP wants one.
+async fn credential(file: PathBuf) -> Result<(String, String), String> {
+    let url = StoreUrl::file(file);
+    let store = Store::connect(&url, records::options(&url)).await.map_err(|fault| fault.inside())?;
+    let by = PrincipalId::new("bench");
+    let secret = person::add_agent(&store, &url, "bench-agent", json!({}), &by).await;
+    let secret = secret.map_err(|trouble| format!("{trouble:?}"))?;
+    Ok(("Authorization".to_owned(), format!("Bearer {}", secret.expose())))
 }
 
 async fn connect(spec: &Spec) -> Result<Arc<Upstream>, String> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign_core::ids::Secret;
 use countersign_wire::frame::Notification;
 use countersign_wire::raw;
 use countersign_wire::upstream::{
@@ -45,14 +46,15 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Connects as any host would.
-    pub(super) async fn connect(desk: &str) -> Result<Self, String> {
+    /// Connects as any host would, with a credential in its header.
+    pub(super) async fn connect(desk: &str, secret: &Secret) -> Result<Self, String> {
         let identity = Identity {
             client_info: raw::to_raw(&json!({"name": "demo-agent", "version": env!("CARGO_PKG_VERSION")})),
             capabilities: raw::empty_object(),
         };
-        let spec = Spec::Http(HttpSpec::new(format!("{desk}/mcp")));
-        let line = Upstream::connect(&spec, Connect::new(identity, Arc::new(Deaf))).await;
+        let mut spec = HttpSpec::new(format!("{desk}/mcp"));
+        spec.headers.push(("Authorization".to_owned(), format!("Bearer {}", secret.expose())));
+        let line = Upstream::connect(&Spec::Http(spec), Connect::new(identity, Arc::new(Deaf))).await;
         line.map(|line| Self { line }).map_err(|failure| failure.to_string())
     }
 

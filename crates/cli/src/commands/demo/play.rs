@@ -40,8 +40,8 @@ impl<'a> Play<'a> {
 
     /// From the first look to the verified ledger.
     pub(super) async fn perform(&self) -> Outcome {
-        let agent =
-            Agent::connect(&self.stage.url).await.map_err(|why| broken("the agent can't connect", &why))?;
+        let agent = Agent::connect(&self.stage.url, &self.stage.agent_secret).await;
+        let agent = agent.map_err(|why| broken("the agent can't connect", &why))?;
         self.print(&format!(
             "\n{}\nAn agent works at the order desk of a bicycle workshop, behind the gate. You countersign.\n",
             paint(BOLD, "Countersign")

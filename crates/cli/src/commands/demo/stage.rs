@@ -14,11 +14,12 @@ use countersign_desk::{Desk, DeskOptions, SIGN_IN_LIFE, mount, secret};
 use countersign_gateway::assemble::{Surroundings, assemble};
 use countersign_gateway::house::House;
 use countersign_gateway::http;
-use countersign_gateway::line::Principal;
+use countersign_gateway::line::{ModeLimit, Principal};
 use countersign_gateway::service::Face;
 use countersign_store::{Credential, Store, StoreUrl, secret_digest, sign_in_digest};
 use countersign_wire::serve::{ConnectionLimits, HttpOptions, SealKey, ServeOptions, listen};
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -39,6 +40,8 @@ pub(super) struct Stage {
     pub(super) person: Credential,
     /// What proves them.
     pub(super) secret: Secret,
+    /// The credential the agent connects with.
+    pub(super) agent_secret: Secret,
     /// The records.
     pub(super) store: Store,
     house: Arc<House>,
@@ -77,7 +80,7 @@ impl Stage {
             Trouble::refused(refusal, "countersign doctor")
         })?;
         let desk = Desk::new(Arc::clone(&house), DeskOptions::loopback());
-        let face = Face::new(Arc::clone(&house), agent(), AgentAuth::LoopbackOpen);
+        let face = Face::new(Arc::clone(&house), nobody(), AgentAuth::Required);
         let options = HttpOptions::loopback(ServeOptions::new(SealKey::random()));
         let (router, front) = http::routes(Arc::clone(&house), face, options);
         let router = router.merge(mount(&desk));
@@ -91,9 +94,11 @@ impl Stage {
             served
         });
         let (person, secret) = enrol(&store, &url).await?;
+        let by = PrincipalId::new(person.name.as_str());
+        let agent_secret = person::add_agent(&store, &url, "demo-agent", json!({}), &by).await?;
         // `countersign open` finds a kept desk by it.
         let _ = store.set_desk_url(&desk_url).await;
-        Ok(Self { url: desk_url, person, secret, store, house, desk, end, served })
+        Ok(Self { url: desk_url, person, secret, agent_secret, store, house, desk, end, served })
     }
 
     /// A link that signs the person in, once, for a minute, at a plan.
@@ -118,12 +123,14 @@ impl Stage {
     }
 }
 
-fn agent() -> Principal {
+/// Whoever speaks over stdio: here nobody does.
+fn nobody() -> Principal {
     Principal {
-        id: PrincipalId::new("demo-agent"),
+        id: PrincipalId::new("local-agent"),
         role: Role::Agent,
         credential: None,
         scopes: Scopes::all(),
+        mode_limit: ModeLimit::Gateway,
         session: None,
         surface: Surface::Router,
         source: Source::Mcp,

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use countersign_core::config::Config;
+use countersign_core::config::{AgentAuth, Config};
 use countersign_core::confirm::Strength;
 use countersign_gateway::catalog::Stand;
 use countersign_gateway::house::House;
@@ -47,6 +47,12 @@ pub(super) fn look(args: &Doctor, cli: &Cli, voice: Voice, checks: &mut Vec<Chec
     }
     records(&blueprint.url, checks);
     listening(&blueprint.config, checks);
+    if blueprint.config.gateway.agent_auth == AgentAuth::LoopbackOpen {
+        let message = "agent_auth = \"loopback-open\": every program on this machine may call as an agent";
+        let fix = "remove it from [gateway], and give hosts that connect by URL a credential: \
+                   countersign token create --role agent --may-vouch";
+        checks.push(Check::new("configuration", State::Look, message).fix(fix));
+    }
     if blueprint.config.upstreams.is_empty() {
         let check = Check::new("upstreams", State::Look, "the configuration has no upstream");
         checks.push(check.fix("countersign init, or countersign upstreams add --help"));

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::config_change::write;
 use crate::hosts::{Host, Place, Scope};
+use crate::private_file;
 
 const LIST: &str = "files.json";
 const UNDONE: &str = ".undone";
@@ -103,18 +104,8 @@ pub(super) struct Kept<'a> {
 }
 
 fn keep_secret(path: &Path, secret: &Secret) -> io::Result<()> {
-    use std::io::Write as _;
-    path.parent().map_or(Ok(()), fs::create_dir_all)?;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    let mut file = options.open(path)?;
-    file.write_all(secret.expose().as_bytes())?;
-    file.sync_all()
+    path.parent().map_or(Ok(()), private_file::make_folder)?;
+    private_file::write(path, secret.expose().as_bytes())
 }
 
 /// A file is still what the plan was made from: hosts write into their own files at any time.
@@ -129,16 +120,15 @@ fn undrifted(change: &Change) -> Result<(), NotMade> {
 }
 
 fn keep(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    only_ours(folder)?;
+    private_file::make_folder(folder)?;
     let mut list = Vec::new();
     for (index, change) in changes.iter().enumerate() {
         let kept = index.to_string();
         if let Some(before) = &change.before {
-            fs::write(folder.join(&kept), before)?;
+            private_file::write(&folder.join(&kept), before.as_bytes())?;
         }
         let written = format!("{kept}.after");
-        fs::write(folder.join(&written), &change.after)?;
+        private_file::write(&folder.join(&written), change.after.as_bytes())?;
         list.push(json!({
             "path": change.path, "kept": change.before.as_ref().map(|_| kept), "after": digest(&change.after),
             "written": written, "host": change.host.map(Host::word),
@@ -235,15 +225,4 @@ fn given_back(folder: &Path, file: &Value, path: &Path, now: &str, before: &str)
     let after = fs::read_to_string(folder.join(text("written")?)).ok()?;
     let place = Place::new(Host::named(text("host")?)?, Scope::User, path.to_owned());
     place.give_back(now, &after, before)
-}
-
-#[cfg(unix)]
-fn only_ours(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
-}
-
-#[cfg(not(unix))]
-fn only_ours(_: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -67,6 +67,8 @@ pub(crate) enum Host {
     LooksAway,
     /// It claims to open addresses and never does.
     NeverOpens,
+    /// It shows cards, and asks nothing.
+    Cards,
 }
 
 impl Host {
@@ -75,13 +77,14 @@ impl Host {
             Self::Accepts | Self::Opens => Some("accept"),
             Self::Declines | Self::KeepsShut => Some("decline"),
             Self::Cancels | Self::LooksAway => Some("cancel"),
-            Self::None | Self::Silent | Self::NeverOpens => None,
+            Self::None | Self::Silent | Self::NeverOpens | Self::Cards => None,
         }
     }
 
     fn capabilities(self) -> Value {
         match self {
             Self::None => json!({}),
+            Self::Cards => json!({"extensions": {"io.modelcontextprotocol/ui": {}}}),
             Self::Accepts | Self::Declines | Self::Cancels | Self::Silent => json!({"elicitation": {}}),
             Self::Opens | Self::KeepsShut | Self::LooksAway | Self::NeverOpens => {
                 json!({"elicitation": {"form": {}, "url": {}}})
@@ -189,12 +192,8 @@ impl Client {
         client
     }
 
-    /// A host that speaks HTTP; `session` names the session where the era lets the client name it.
-    pub(crate) fn http(way: Way, host: Host, address: &str, path: &'static str, session: &str) -> Self {
-        Self::http_as(way, host, address, path, session, None)
-    }
-
-    /// The same with a credential.
+    /// A host that speaks HTTP, with a credential if it has one; `session` names the session where the era lets the client
+    /// name it.
     pub(crate) fn http_as(
         way: Way,
         host: Host,

@@ -164,9 +164,13 @@ fn a_line_lives_on_after_malformed_frames() {
 fn broken_and_foreign_requests_stop_at_the_door() {
     let scene = Scene::open(Way::HttpModern, CONFIG);
     let address = scene.gateway().address();
+    let bearer = format!("Bearer {}", scene.bearer());
     let post = |extra: &[(&str, &str)], body: &str| {
-        let mut headers =
-            vec![("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+        let mut headers = vec![
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+            ("Authorization", bearer.as_str()),
+        ];
         headers.extend(extra);
         let headers: Vec<(String, String)> =
             headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -179,7 +183,7 @@ fn broken_and_foreign_requests_stop_at_the_door() {
         post(&[("Mcp-Session-Id", "nobody")], r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
         404
     );
-    let line = Client::http(Way::HttpModern, Host::None, &address, "/mcp", "s");
+    let line = Client::http_as(Way::HttpModern, Host::None, &address, "/mcp", "s", Some(scene.bearer()));
     assert!(!line.tools().is_empty(), "and the next one is served");
     scene.finish(vec![line]);
 }

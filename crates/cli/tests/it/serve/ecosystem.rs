@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Host, Reply, Way};
 use super::gateway::{End, Gateway};
 use super::http::PATIENCE;
+use super::scene::agent_credential;
 use crate::world::World;
 
 fn root() -> PathBuf {
@@ -40,7 +41,14 @@ impl Stage {
             all.extend(["--http", "127.0.0.1:0"]);
             let gateway = Gateway::start(&world, &all);
             let path = if flags.contains(&"direct") { "/mcp/direct" } else { "/mcp/router" };
-            let client = Client::http(way, Host::None, &gateway.address(), path, "s");
+            let client = Client::http_as(
+                way,
+                Host::None,
+                &gateway.address(),
+                path,
+                "s",
+                Some(agent_credential(&world)),
+            );
             (gateway, client)
         } else {
             let mut gateway = Gateway::start(&world, &all);

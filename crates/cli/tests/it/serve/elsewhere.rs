@@ -27,7 +27,7 @@ fn refused(config: &str, flags: &[&str]) -> String {
 #[test]
 fn what_others_can_reach_needs_credentials_and_tls() {
     let elsewhere = ["--http", "0.0.0.0:0"];
-    let open = refused("", &elsewhere);
+    let open = refused("[gateway]\nagent_auth = \"loopback-open\"\n", &elsewhere);
     assert!(
         open.contains("agent lines need no credential") && open.contains("agent_auth = \"required\""),
         "{open}"

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Host, Way};
 use super::gateway::{End, Gateway};
+use super::scene::agent_credential;
 use crate::world::World;
 
 const CONFIG: &str = r#"
@@ -113,7 +114,14 @@ fn what_is_shown_is_what_runs() {
     let world = World::new();
     world.write("countersign.toml", CONFIG);
     let gateway = Gateway::start(&world, &["--http", "127.0.0.1:0"]);
-    let client = Client::http(Way::HttpModern, Host::None, &gateway.address(), "/mcp/router", "s");
+    let client = Client::http_as(
+        Way::HttpModern,
+        Host::None,
+        &gateway.address(),
+        "/mcp/router",
+        "s",
+        Some(agent_credential(&world)),
+    );
     for value in LITERAL.into_iter().filter(|value| !value.is_empty()) {
         let mut asked =
             json!({"name": "u:note", "args": {"text": value}, "intent": {"operation_type": "write"}});

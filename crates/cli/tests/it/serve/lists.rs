@@ -100,7 +100,7 @@ fn both_surfaces_are_served_by_path_and_the_plain_one_as_configured() {
         for way in [Way::HttpLegacy, Way::HttpModern] {
             let scene = Scene::open(way, &format!("[gateway]\nsurface = \"{surface}\"\n"));
             let address = scene.gateway().address();
-            let at = |path| Client::http(way, Host::None, &address, path, "s");
+            let at = |path| Client::http_as(way, Host::None, &address, path, "s", Some(scene.bearer()));
             let lines = [at("/mcp"), at("/mcp/router"), at("/mcp/direct")];
             let [plain, router, direct] = lines.each_ref().map(Client::tools);
             assert!(names(&plain).contains(&own), "{way:?} {surface}");

@@ -1,6 +1,6 @@
 //! The configuration changes while it is served: what takes effect, what keeps the old one, and what is said about it.
 
-use super::client::{Host, Way};
+use super::client::{Client, Host, Way};
 use super::scene::Scene;
 
 #[test]
@@ -49,12 +49,14 @@ fn a_lowered_highest_mode_takes_effect() {
 /// Lines that were open to everyone on this machine are not any more.
 #[test]
 fn credentials_can_be_asked_for_while_serving() {
-    let mut scene = Scene::open(Way::HttpLegacy, "");
-    let line = scene.line(Host::None);
-    scene.reconfigure("[gateway]\nagent_auth = \"required\"\n");
+    const OPEN: &str = "[gateway]\nagent_auth = \"loopback-open\"\n";
+    let scene = Scene::open(Way::HttpLegacy, OPEN);
+    let line =
+        Client::http_as(Way::HttpLegacy, Host::None, &scene.gateway().address(), scene.path(), "", None);
+    scene.reconfigure("");
     let params = r#"{"name":"get_status","arguments":{}}"#;
     assert_eq!(line.request("tools/call", Some("get_status"), params).status, Some(401));
-    scene.reconfigure("");
+    scene.reconfigure(OPEN);
     assert_eq!(line.request("tools/call", Some("get_status"), params).status, Some(200));
     scene.finish(vec![line]);
 }
@@ -65,8 +67,7 @@ fn lists_follow_the_rules() {
     Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {
         let mut scene = Scene::open_with(way, "direct", "", &[]);
         let line = scene.line(Host::None);
-        let lists =
-            |line: &super::client::Client| line.tools().iter().any(|tool| tool["name"] == "notes__put_note");
+        let lists = |line: &Client| line.tools().iter().any(|tool| tool["name"] == "notes__put_note");
         assert!(lists(&line));
         scene.reconfigure("[[rules]]\nmatch = \"notes:put_note\"\nrole = \"human\"\n");
         assert!(!lists(&line), "{way:?}");
@@ -83,7 +84,7 @@ fn lists_follow_the_rules() {
 fn lists_follow_the_aliases() {
     let mut scene = Scene::open_with(Way::StdioLegacy, "router", "", &[]);
     let line = scene.line(Host::None);
-    let lists = |line: &super::client::Client| line.tools().iter().any(|tool| tool["name"] == "our_mode");
+    let lists = |line: &Client| line.tools().iter().any(|tool| tool["name"] == "our_mode");
     assert!(!lists(&line));
     scene.reconfigure("[gateway]\naliases = { our_mode = \"set_mode\" }\n");
     assert!(lists(&line));

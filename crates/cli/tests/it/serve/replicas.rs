@@ -72,7 +72,7 @@ impl Pair {
 
     /// A line into one of them. Without sessions of the protocol the name is the session.
     fn line(&self, at: usize, host: Host, session: &str, bearer: Option<&str>) -> Client {
-        let bearer = bearer.map(str::to_owned);
+        let bearer = Some(bearer.map_or_else(|| self.scene.bearer(), str::to_owned));
         Client::http_as(Way::HttpModern, host, &self.addresses[at], "/mcp/router", session, bearer)
     }
 
@@ -197,7 +197,14 @@ fn modes_tokens_and_pending_plans_are_one() {
 #[test]
 fn sessions_move_and_grants_are_counted_once() {
     let Some(mut pair) = Pair::open("") else { return };
-    let line = Client::http(Way::HttpLegacy, Host::None, &pair.addresses[0], "/mcp/router", "");
+    let line = Client::http_as(
+        Way::HttpLegacy,
+        Host::None,
+        &pair.addresses[0],
+        "/mcp/router",
+        "",
+        Some(pair.scene.bearer()),
+    );
     line.call("set_mode", r#"{"mode":"plan"}"#);
     let (_, session) = (line.moved(&pair.addresses[1]), line.session());
     assert_eq!(line.call("get_status", "{}").data()["mode"], "plan", "session {session}");

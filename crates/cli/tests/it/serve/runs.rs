@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Host, Reply, Way};
 use super::gateway::{End, Gateway};
 use super::http::PATIENCE;
+use super::scene::agent_credential;
 use crate::world::World;
 
 const CONFIG: &str = r#"
@@ -62,7 +63,14 @@ run = ["sh", "-c", "sleep 300 & echo $1 $! $$ >> pids; wait", "sh", "{id}"]
 fn open(world: &World, way: Way) -> (Gateway, Client) {
     if way.is_http() {
         let gateway = Gateway::start(world, &["--http", "127.0.0.1:0"]);
-        let client = Client::http(way, Host::None, &gateway.address(), "/mcp/router", "s");
+        let client = Client::http_as(
+            way,
+            Host::None,
+            &gateway.address(),
+            "/mcp/router",
+            "s",
+            Some(agent_credential(world)),
+        );
         return (gateway, client);
     }
     let mut gateway = Gateway::start(world, &["--session", "s"]);

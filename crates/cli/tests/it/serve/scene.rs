@@ -33,6 +33,41 @@ pub(crate) struct Scene {
     ran: Vec<String>,
     /// Where the store is, if not in the working folder.
     pub(crate) elsewhere: Option<StoreUrl>,
+    /// The secret of the credential that HTTP lines bring.
+    bearer: OnceLock<String>,
+}
+
+/// A credential for an agent of a gateway that keeps its store in the working folder; gives its secret.
+pub(crate) fn agent_credential(world: &World) -> String {
+    add_credential(&StoreUrl::file(world.work().join("countersign.db")), "local-agent", Role::Agent, VOUCHES)
+}
+
+/// Scopes of a host that may answer confirmations.
+pub(crate) const VOUCHES: &str = r#"{"may_vouch":true}"#;
+
+fn add_credential(url: &StoreUrl, name: &str, role: Role, scopes: &str) -> String {
+    add_named(url, name, name, role, scopes)
+}
+
+/// A credential whose id and secret have a word of their own: several may have one name.
+fn add_named(url: &StoreUrl, name: &str, word: &str, role: Role, scopes: &str) -> String {
+    let secret = format!("secret-of-{word}");
+    let now = Timestamp::now();
+    let credential = Credential {
+        id: CredentialId::new(format!("crd_{word}")),
+        role,
+        name: name.to_owned(),
+        scopes: serde_json::from_str(scopes).unwrap(),
+        created: now,
+        expires: None,
+        revoked: None,
+    };
+    let digest = secret_digest(&Secret::new(&secret));
+    wait(async {
+        let store = Store::connect(url, ConnectOptions::default()).await.unwrap();
+        store.add_credential(&credential, digest, &"ada".into(), now).await.map(|_| ()).unwrap();
+    });
+    secret
 }
 
 /// The interpreter itself, not what a version manager puts before it.
@@ -91,6 +126,7 @@ impl Scene {
             refused: Vec::new(),
             ran: Vec::new(),
             elsewhere: None,
+            bearer: OnceLock::new(),
         };
         scene.configure(config);
         if way.is_http() {
@@ -170,11 +206,17 @@ impl Scene {
     /// A line with a session of this name, where the name is the client's to choose.
     pub(crate) fn line_named(&mut self, host: Host, name: &str) -> Client {
         if self.way.is_http() {
-            return Client::http(self.way, host, &self.gateway().address(), self.path(), name);
+            let (address, bearer) = (self.gateway().address(), Some(self.bearer()));
+            return Client::http_as(self.way, host, &address, self.path(), name, bearer);
         }
         self.start(&["--surface", self.surface, "--session", name]);
         let (stdin, stdout) = self.gateways.last_mut().unwrap().pipes.take().unwrap();
         Client::stdio(self.way, host, stdin, stdout)
+    }
+
+    /// A line over HTTP with this credential, or none.
+    pub(crate) fn line_as(&self, host: Host, bearer: Option<String>) -> Client {
+        Client::http_as(self.way, host, &self.gateway().address(), self.path(), "own", bearer)
     }
 
     /// Ends the gateway and starts it again; the client comes back to the same session.
@@ -205,10 +247,18 @@ impl Scene {
 
     pub(crate) fn store<T>(&self, work: impl AsyncFnOnce(Store) -> T) -> T {
         wait(async {
-            let here = || StoreUrl::file(self.world.work().join("countersign.db"));
-            let url = self.elsewhere.clone().unwrap_or_else(here);
-            work(Store::connect(&url, ConnectOptions::default()).await.unwrap()).await
+            work(Store::connect(&self.store_url(), ConnectOptions::default()).await.unwrap()).await
         })
+    }
+
+    fn store_url(&self) -> StoreUrl {
+        let here = || StoreUrl::file(self.world.work().join("countersign.db"));
+        self.elsewhere.clone().unwrap_or_else(here)
+    }
+
+    /// The secret of the agent's credential, which is made when it is first needed. It has the name of a stdio line's agent.
+    pub(crate) fn bearer(&self) -> String {
+        self.bearer.get_or_init(|| self.credential("local-agent", Role::Agent, VOUCHES)).clone()
     }
 
     /// A person agrees, on a terminal of their own.
@@ -252,22 +302,12 @@ impl Scene {
 
     /// A credential; gives its secret.
     pub(crate) fn credential(&self, name: &str, role: Role, scopes: &str) -> String {
-        let secret = format!("secret-of-{name}");
-        let now = Timestamp::now();
-        let credential = Credential {
-            id: CredentialId::new(format!("crd_{name}")),
-            role,
-            name: name.to_owned(),
-            scopes: serde_json::from_str(scopes).unwrap(),
-            created: now,
-            expires: None,
-            revoked: None,
-        };
-        let digest = secret_digest(&Secret::new(&secret));
-        self.store(async |store| {
-            store.add_credential(&credential, digest, &"ada".into(), now).await.map(|_| ()).unwrap();
-        });
-        secret
+        add_credential(&self.store_url(), name, role, scopes)
+    }
+
+    /// Another credential of an agent that has one; gives its secret.
+    pub(crate) fn namesake(&self, name: &str, word: &str, scopes: &str) -> String {
+        add_named(&self.store_url(), name, word, Role::Agent, scopes)
     }
 
     /// What reached the upstream since the last look: tool and arguments.

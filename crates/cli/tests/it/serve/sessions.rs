@@ -51,7 +51,7 @@ fn a_session_is_its_principals_and_ends_for_good() {
     scene.call(&line, "set_mode", r#"{"mode":"plan"}"#);
     assert_eq!(status(&scene, "POST", &session, Some(&ann)), 200);
     assert_eq!(status(&scene, "POST", &session, Some(&bob)), 404, "another's session looks like none");
-    assert_eq!(status(&scene, "POST", &session, None), 404);
+    assert_eq!(status(&scene, "POST", &session, None), 401);
     assert_eq!(status(&scene, "DELETE", &session, Some(&bob)), 404);
     let line = scene.restart(line, Host::None, End::Asked);
     assert_eq!(status(&scene, "POST", &session, Some(&bob)), 404, "nor after a restart");
@@ -85,6 +85,7 @@ fn a_restored_session_hears_of_changed_lists() {
         ("Accept".to_owned(), "text/event-stream".to_owned()),
         ("Mcp-Session-Id".to_owned(), line.session()),
         ("MCP-Protocol-Version".to_owned(), "2025-11-25".to_owned()),
+        ("Authorization".to_owned(), format!("Bearer {}", scene.bearer())),
     ];
     let mut stream =
         super::http::send(&scene.gateway().address(), "GET", "/mcp/direct", &headers, "").unwrap();
@@ -124,6 +125,7 @@ fn a_host_that_listens_does_not_keep_the_gateway() {
         ("Accept".to_owned(), "text/event-stream".to_owned()),
         ("Mcp-Session-Id".to_owned(), line.session()),
         ("MCP-Protocol-Version".to_owned(), "2025-11-25".to_owned()),
+        ("Authorization".to_owned(), format!("Bearer {}", scene.bearer())),
     ];
     let stream = super::http::send(&scene.gateway().address(), "GET", scene.path(), &headers, "").unwrap();
     assert_eq!((stream.status, stream.is_stream()), (200, true));

@@ -412,7 +412,10 @@ fn one_trace_goes_through_two_gateways() {
     let mut inner = Scene::open_in(inner_world, Way::HttpModern, "router", "", &[]);
     let address = inner.gateway().address();
     for way in [Way::StdioLegacy, Way::HttpModern] {
-        let config = format!("[upstreams.inner]\nurl = \"http://{address}/mcp/router\"\n");
+        let config = format!(
+            "[upstreams.inner]\nurl = \"http://{address}/mcp/router\"\nheaders = {{ Authorization = \"Bearer {}\" }}\n",
+            inner.bearer()
+        );
         let outer_world = collector.world(&[("OTEL_SERVICE_NAME", "outer")]);
         let mut outer = Scene::open_in(outer_world, way, "router", &config, &[]);
         let client = outer.line(Host::None);

@@ -85,7 +85,7 @@ fn what_holds_where_nothing_is_written() {
             (gateway.mode, gateway.max_mode, gateway.surface),
             (Mode::Ask, Mode::Execute, Surface::Router)
         );
-        assert_eq!((gateway.unlisted, gateway.agent_auth), (Unlisted::Govern, AgentAuth::LoopbackOpen));
+        assert_eq!((gateway.unlisted, gateway.agent_auth), (Unlisted::Govern, AgentAuth::Required));
         assert_eq!(
             (gateway.listen.to_string().as_str(), gateway.store.shown().as_str()),
             ("127.0.0.1:7878", "sqlite:countersign.db")

@@ -24,8 +24,11 @@ fn only_guarded_addresses_are_opened() {
         assert_eq!(check("", local), Ok(()));
     }
     let out = "10.0.0.1:1".parse().unwrap();
-    assert_eq!(check("", "10.0.0.1:1"), Err(Exposed::Open(out)));
-    assert_eq!(check(tls, "10.0.0.1:1"), Err(Exposed::Open(out)));
+    let open = "agent_auth = \"loopback-open\"\n";
+    assert_eq!(check(open, "10.0.0.1:1"), Err(Exposed::Open(out)));
+    assert_eq!(check(&format!("{open}{tls}"), "10.0.0.1:1"), Err(Exposed::Open(out)));
+    assert_eq!(check("", "10.0.0.1:1"), Err(Exposed::Plain(out)));
+    assert_eq!(check(tls, "10.0.0.1:1"), Ok(()));
     assert_eq!(check(required, "10.0.0.1:1"), Err(Exposed::Plain(out)));
     assert_eq!(check(&format!("{required}{tls}"), "10.0.0.1:1"), Ok(()));
     assert_eq!(check("behind_proxy = true\n", "10.0.0.1:1"), Ok(()));
@@ -38,7 +41,7 @@ fn only_guarded_addresses_are_opened() {
 fn a_proxy_ends_the_exception_for_local_lines() {
     let gateway = read("[gateway]\nbehind_proxy = true\n").gateway;
     assert_eq!((gateway.agent_auth, gateway.proxy), (AgentAuth::Required, Proxy::InFront));
-    assert_eq!(read("").gateway.agent_auth, AgentAuth::LoopbackOpen);
+    assert_eq!(read("").gateway.agent_auth, AgentAuth::Required);
     assert!(
         first("[gateway]\nbehind_proxy = true\nagent_auth = \"loopback-open\"\n").contains("behind a proxy")
     );

@@ -7,17 +7,18 @@ use std::sync::Arc;
 
 use countersign_core::call::Scopes;
 use countersign_core::config::{self, AgentAuth, Source as File, Surface};
-use countersign_core::ids::{PrincipalId, UpstreamId};
+use countersign_core::ids::{PrincipalId, Secret, UpstreamId};
 use countersign_core::mode::Mode;
 use countersign_core::record::Source;
 use countersign_core::role::Role;
 use countersign_gateway::assemble::{Surroundings, assemble};
 use countersign_gateway::house::House;
 use countersign_gateway::http;
-use countersign_gateway::line::Principal;
+use countersign_gateway::line::{ModeLimit, Principal};
 use countersign_gateway::service::Face;
 use countersign_gateway::upstreams::Upstream;
 use countersign_gateway::upstreams::mcp::{McpUpstream, Settings};
+use countersign_store::{Credential, secret_digest};
 use countersign_wire::serve::{ConnectionLimits, HttpOptions, SealKey, ServeOptions, listen};
 use countersign_wire::upstream::{HttpSpec, Spec};
 use serde_json::{Value, json};
@@ -55,6 +56,23 @@ struct Scene {
 /// The agent's own token runs writes, and nothing waits: these tests are about commands.
 const TOKENS: &str = "[confirm]\nstrength = { write = \"caller\" }\nhold = \"0s\"\n";
 
+/// Makes a credential for an agent; gives its secret.
+async fn enrol(house: &House) -> &'static str {
+    let (now, secret) = (house.now(), "secret-of-local-agent");
+    let credential = Credential {
+        id: "crd_local-agent".into(),
+        role: Role::Agent,
+        name: "local-agent".to_owned(),
+        scopes: json!({}),
+        created: now,
+        expires: None,
+        revoked: None,
+    };
+    let digest = secret_digest(&Secret::new(secret));
+    house.store.add_credential(&credential, digest, &"ada".into(), now).await.unwrap();
+    secret
+}
+
 async fn scene(texts: &[&str]) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     let files: Vec<File> = texts.iter().chain([&TOKENS]).map(|text| File::new("test.toml", *text)).collect();
@@ -72,17 +90,20 @@ async fn scene(texts: &[&str]) -> Scene {
         role: Role::Agent,
         credential: None,
         scopes: Scopes::all(),
+        mode_limit: ModeLimit::Gateway,
         session: None,
         surface: Surface::Router,
         source: Source::Mcp,
     };
-    let face = Face::new(Arc::clone(&house), local, AgentAuth::LoopbackOpen);
+    let face = Face::new(Arc::clone(&house), local, AgentAuth::Required);
     let options = HttpOptions::loopback(ServeOptions::new(SealKey::random()));
     let (router, _front) = http::routes(Arc::clone(&house), face, options);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     tokio::spawn(listen(listener, None, router, ConnectionLimits::default(), std::future::pending()));
-    let settings = Settings::new(Spec::Http(HttpSpec::new(url)), identity());
+    let mut spec = HttpSpec::new(url);
+    spec.headers.push(("Authorization".to_owned(), format!("Bearer {}", enrol(&house).await)));
+    let settings = Settings::new(Spec::Http(spec), identity());
     let client = McpUpstream::new(UpstreamId::new("line"), settings, Arc::new(Ear::default()));
     Scene { house, client, folder }
 }
