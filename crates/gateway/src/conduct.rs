@@ -5,6 +5,7 @@ mod confirm;
 pub mod desk;
 mod explain;
 mod page;
+pub mod passage;
 mod question;
 mod run;
 pub mod series;

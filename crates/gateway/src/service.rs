@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::cards::Cards;
 use crate::house::House;
 use crate::line::{self, Principal};
-use crate::passthrough::{self, Passage};
+use crate::passthrough::{self, Passthrough};
 use crate::surfaces;
 use crate::tasks::{self, Tasks};
 use crate::trace;
@@ -220,11 +220,8 @@ impl Service for Face {
         }
     }
 
-    async fn notification(&self, _session: Arc<Session>, notification: Notification) {
-        // Roots and whatever extensions say go to the one upstream that is served bare; others have no addressee.
-        if let Some(only) = self.house.bare_upstream() {
-            only.notify(&notification.method, notification.params.as_deref()).await;
-        }
+    async fn notification(&self, session: Arc<Session>, notification: Notification) {
+        passthrough::notification(&self.house, &session, &notification).await;
     }
 }
 
@@ -262,8 +259,8 @@ impl Face {
                 Box::pin(tasks.answer(method, params)).await
             }
             other => {
-                let passage = Passage { house: &self.house, ctx, caller: &caller };
-                Box::pin(passage.request(other, params)).await
+                let through = Passthrough { house: &self.house, ctx, caller: &caller };
+                Box::pin(through.request(other, params)).await
             }
         }
     }
