@@ -1,6 +1,7 @@
 //! The gateway as hosts meet it: the contract's tables as transcripts through the real binary, over stdio and HTTP, with
 //! sessions and stateless, before an upstream that records everything it receives.
 
+mod attacks_upstream;
 mod bounds;
 mod client;
 mod closed;
