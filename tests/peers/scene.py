@@ -59,7 +59,7 @@ def upstream(target: str | list[str], **more: object) -> dict:
 
 
 def configuration(folder: Path, peer: dict) -> Path:
-    """A gateway that lets everything pass: one upstream, its own names, no second step."""
+    """A gateway that lets everything pass: one upstream, its own names, every question, no second step."""
     # A JSON string is a TOML string, and so is a list of them; a table is not.
     inline = lambda table: "{ " + ", ".join(f"{key} = {value(item)}" for key, item in table.items()) + " }"
     value = lambda item: inline(item) if isinstance(item, dict) else json.dumps(item)
@@ -72,6 +72,8 @@ store = {json.dumps("sqlite:" + str(folder / "ledger.db"))}
 
 [upstreams.peer]
 prefix = false
+elicitation = "url"
+sampling = "on"
 {chr(10).join(f"{key} = {value(item)}" for key, item in peer.items())}
 
 [[rules]]

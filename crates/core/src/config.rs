@@ -24,6 +24,7 @@ mod source;
 mod template;
 mod tree;
 mod upstream;
+mod upstream_access;
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ pub use simulate::{Change, Decision, Past, Recorded, Replayed, replay};
 pub use source::{Files, Place, Source};
 pub use template::{Origin, Piece, Reference, Template};
 pub use upstream::{NativeKind, Pair, Prefix, Start, Trust, Upstream, UpstreamKind};
+pub use upstream_access::{Elicitation, MCP_METHODS, Sampling, UpstreamAccess};
 
 use crate::ids::{Secret, UpstreamId};
 use crate::rules::RuleSet;

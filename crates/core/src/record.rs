@@ -32,6 +32,8 @@ words! {
         Memory = "memory",
         /// Agent assets.
         Pack = "pack",
+        /// A question an upstream put to its user.
+        Question = "question",
         /// The gateway itself: start, stop, faults, credentials.
         System = "system",
     }

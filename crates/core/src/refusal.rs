@@ -82,7 +82,7 @@ registry! {
     }
     ArgumentsInvalid = "E_ARGUMENTS_INVALID" {
         meaning: "the arguments are not what the tool's schema, the gateway or strict JSON accepts", retry: No,
-        reasons: ["arguments_invalid", "arguments_not_strict", "arguments_too_large", "request_state_invalid", "schema_mismatch"], next: [FixArguments]
+        reasons: ["arguments_invalid", "arguments_not_strict", "arguments_too_large", "request_state_invalid", "resource_ambiguous", "resource_uri_not_normal", "schema_mismatch"], next: [FixArguments]
     }
     ModeAsk = "E_MODE_ASK" {
         meaning: "the mode is ask, in which nothing changes; data.explain says what would happen", retry: No,
@@ -118,7 +118,7 @@ registry! {
     }
     RuleDenied = "E_RULE_DENIED" {
         meaning: "a rule of the configuration denies the call", retry: No,
-        reasons: ["rule_denied", "not_allowed"], next: [ChangeRule, Stop]
+        reasons: ["rule_denied", "not_allowed", "method_not_listed", "cannot_be_confirmed", "question_not_allowed", "question_asks_for_credential"], next: [ChangeRule, Stop]
     }
     RuleError = "E_RULE_ERROR" {
         meaning: "a rule that matches could not be evaluated, so the call is refused", retry: No,

@@ -60,6 +60,27 @@ impl Tool {
         })
     }
 
+    /// The read that stands for a resource (`resource:URI`), a prompt (`prompt:NAME`) or a listed method (`method:NAME`), so that
+    /// the gate judges it as it judges a tool; none for any other name.
+    pub fn passage(name: &FullName) -> Option<Self> {
+        if !PASSAGES.iter().any(|kind| name.tool.as_str().starts_with(kind)) {
+            return None;
+        }
+        let annotations = serde_json::json!({"readOnlyHint": true});
+        let definition = Map::from_iter([
+            ("name".to_owned(), Value::from(name.tool.as_str())),
+            ("annotations".to_owned(), annotations.clone()),
+        ]);
+        Some(Self {
+            upstream: name.upstream.clone(),
+            // Neutral: words in a URI or in a prompt's name say nothing about what reading it does.
+            name: ToolName::new("read"),
+            annotations: Annotations::read(Some(&annotations)),
+            fingerprint: fingerprint(&definition),
+            definition,
+        })
+    }
+
     /// `upstream:tool`.
     pub fn full_name(&self) -> FullName {
         FullName { upstream: self.upstream.clone(), tool: self.name.clone() }
@@ -75,6 +96,9 @@ impl Tool {
         self.definition.get("inputSchema").cloned().unwrap_or_else(|| serde_json::json!({"type": "object"}))
     }
 }
+
+/// How the names of resources, prompts and listed methods begin where rules and rows name them.
+const PASSAGES: [&str; 3] = ["resource:", "prompt:", "method:"];
 
 /// The parts of a definition that are pinned.
 const PINNED: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
@@ -142,6 +166,16 @@ mod tests {
             print(json!({"inputSchema": {"type": "object"}, "description": "d", "name": "a"})),
             print(base)
         );
+    }
+
+    #[test]
+    fn attack_10_a_resource_or_prompt_is_a_read_whatever_its_name_says() {
+        for tool in ["resource:file:///etc/delete_me", "prompt:wipe_all", "method:acme/drop"] {
+            let read = Tool::passage(&FullName::new("vault", tool)).unwrap();
+            let classified = crate::effect::classify(None, read.annotations, read.name.as_str());
+            assert_eq!(classified.effect, crate::effect::Effect::Read, "{tool}");
+        }
+        assert!(Tool::passage(&FullName::new("vault", "delete_note")).is_none());
     }
 
     #[test]

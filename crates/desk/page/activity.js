@@ -7,7 +7,7 @@ import { line, plural } from "./safe.js";
 import { at, dayOf, full, micros } from "./time.js";
 import { brief } from "./value.js";
 
-const KINDS = ["call", "decision", "approval", "mode", "tool_change", "config", "memory", "pack", "system"];
+const KINDS = ["call", "decision", "approval", "mode", "tool_change", "config", "memory", "pack", "question", "system"];
 const STATUSES = ["allowed", "refused", "success", "error", "pending"];
 const NAMES = ["q", "type", "status", "server", "tool", "intent_type", "principal", "role", "session_id", "plan_id", "code", "start_time", "end_time"];
 const PAGE = 100;

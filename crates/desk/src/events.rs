@@ -286,6 +286,7 @@ fn told_of(row: &Row) -> Vec<Event> {
             | RowKind::Decision
             | RowKind::Mode
             | RowKind::Pack
+            | RowKind::Question
             | RowKind::System,
             _,
         ) => {}

@@ -54,7 +54,8 @@ impl Answer {
         crate::trace::answered(&self);
         match self {
             Self::Envelope(envelope) => Ok(tool_result(&envelope)),
-            Self::Carded(envelope, meta) => {
+            Self::Carded(envelope, mut meta) => {
+                meta.insert(OURS.to_owned(), mark());
                 let result = tool_result(&envelope);
                 Ok(raw::set(&result, "_meta", &raw::to_raw(&meta)).unwrap_or(result))
             }
@@ -64,22 +65,47 @@ impl Answer {
     }
 }
 
-/// The envelope as `structuredContent` and as one text block, `isError = !ok`.
+/// Our member of `_meta`. Upstreams can't write it: `own_marks` takes theirs out.
+const OURS: &str = "countersign";
+
+/// What marks an envelope as ours: cards believe no other.
+fn mark() -> Value {
+    json!({"envelope": true})
+}
+
+/// The envelope as `structuredContent` and as one text block, `isError = !ok`, marked as ours.
 pub fn tool_result(envelope: &Envelope) -> Raw {
     let text = envelope.to_text();
     let value = raw::from_text(text.as_str()).unwrap_or_else(raw::empty_object);
     let told = raw::to_raw(&json!({"content": [{"type": "text", "text": text}]}));
+    let meta = raw::to_raw(&json!({OURS: mark()}));
     let edits = [
         Edit::Set("structuredContent", value.get()),
         Edit::Set("isError", if envelope.ok { "false" } else { "true" }),
+        Edit::Set("_meta", meta.get()),
     ];
     raw::edit(&told, &edits).unwrap_or(told)
 }
 
-/// The upstream's result with our facts in its `_meta`; every other byte stays as it was.
+/// The envelope of one of our own upstreams, marked as ours.
+pub fn marked(mut result: Value) -> Value {
+    if result.pointer("/structuredContent/schema_version") == Some(&json!(1))
+        && let Some(members) = result.as_object_mut()
+    {
+        members.insert("_meta".to_owned(), json!({OURS: mark()}));
+    }
+    result
+}
+
+/// The upstream's result with our facts in its `_meta`; every other byte stays as it was. A mark in it is ours: what others
+/// wrote there was taken out when it came.
 pub fn with_meta<T: serde::Serialize>(result: Raw, facts: &T) -> Raw {
+    let is_marked =
+        raw::get_in(&result, &["_meta", OURS, "envelope"]).is_some_and(|mark| mark.get() == "true");
     let facts = raw::to_raw(facts);
-    raw::set_in(&result, "_meta", "countersign", &facts).unwrap_or(result)
+    let marked = is_marked.then(|| raw::set(&facts, "envelope", &raw::to_raw(&true))).flatten();
+    let facts = marked.unwrap_or(facts);
+    raw::set_in(&result, "_meta", OURS, &facts).unwrap_or(result)
 }
 
 #[cfg(test)]
@@ -111,6 +137,7 @@ mod tests {
         let result = tool_result(&Envelope::ok("set_mode", Map::new()));
         let value: Value = serde_json::from_str(result.get()).unwrap();
         assert_eq!(value["isError"], false);
+        assert_eq!(value["_meta"], json!({"countersign": {"envelope": true}}));
         let text: Value = serde_json::from_str(value["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, value["structuredContent"]);
     }

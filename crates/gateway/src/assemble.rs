@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::config::{Config, NativeKind, Pair, Template, Upstream as Written, UpstreamKind};
+use countersign_core::config::{
+    Config, NativeKind, Pair, Template, Upstream as Written, UpstreamAccess, UpstreamKind,
+};
 use countersign_core::ids::{FullName, Secret, ToolName, UpstreamId};
 use countersign_store::Store;
 use countersign_wire::frame::Limits;
@@ -22,6 +24,7 @@ use crate::news_queue::NewsQueue;
 use crate::notify::Hooks;
 use crate::relist::{Keeper, OwnTools, Reach, Terms};
 use crate::runs::Runs;
+use crate::upstream_questions;
 use crate::upstreams::Upstream;
 use crate::upstreams::command::{self, CommandUpstream, Looks};
 use crate::upstreams::environment::{self, Variable};
@@ -161,7 +164,11 @@ impl Assembly {
         let mut upstreams = Upstreams::new();
         let (mut terms, mut fresh) = (Vec::new(), Vec::new());
         for written in &config.upstreams {
-            let same = self.written.iter().any(|old| old.id == written.id && old.kind == written.kind);
+            // What an upstream may ask is declared when its connection opens.
+            let same = self
+                .written
+                .iter()
+                .any(|old| old.id == written.id && old.kind == written.kind && old.access == written.access);
             let upstream = match before.get(&written.id).filter(|_| same) {
                 Some(running) => Arc::clone(running),
                 None => {
@@ -202,7 +209,7 @@ impl Assembly {
             let native = native.map_err(|why| CannotBuild { upstream: written.id.to_string(), why })?;
             return Ok(Arc::new(NativeUpstream::new(id, native)));
         }
-        let mut settings = Settings::new(spec(written, &self.around)?, identity());
+        let mut settings = Settings::new(spec(written, &self.around)?, identity_for(&written.access));
         settings.limits = frame_limits(config);
         Ok(Arc::new(McpUpstream::new(id, settings, Arc::clone(&self.news) as _)))
     }
@@ -235,13 +242,16 @@ pub fn frame_limits(config: &Config) -> Limits {
     Limits { frame: usize::try_from(config.limits.frame).unwrap_or(usize::MAX), ..Limits::default() }
 }
 
-/// Whom we say we are to upstreams.
+/// Whom we say we are to upstreams, where nothing is configured.
 pub fn identity() -> Identity {
+    identity_for(&UpstreamAccess::default())
+}
+
+/// Whom we say we are to an upstream, with the capabilities it may use.
+fn identity_for(access: &UpstreamAccess) -> Identity {
     Identity {
         client_info: raw::to_raw(&json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")})),
-        capabilities: raw::to_raw(
-            &json!({"elicitation": {}, "sampling": {}, "roots": {"listChanged": true}}),
-        ),
+        capabilities: upstream_questions::declared(access),
     }
 }
 

@@ -86,16 +86,11 @@ fn meta() -> Value {
     json!({"ui": {"prefersBorder": true}})
 }
 
-/// Whether a resource is one of ours.
-pub fn is_ours(uri: &str) -> bool {
-    uri.starts_with("ui://countersign/")
-}
-
-/// `resources/read` of a card.
-pub fn read(uri: &str) -> Reply {
+/// `resources/read` of a card. `desk` is the one address its buttons may open.
+pub fn read(uri: &str, desk: Option<&str>) -> Reply {
     let text = match uri {
-        PLAN => page::plan(),
-        RESULT => page::result(),
+        PLAN => page::plan(desk),
+        RESULT => page::result(desk),
         other => {
             let shown = crate::escape::visible(other);
             return Err(RpcError::with_data(
@@ -142,7 +137,7 @@ mod tests {
     #[test]
     fn a_card_is_one_file_that_fetches_nothing() {
         for uri in [PLAN, RESULT] {
-            let read: Value = serde_json::from_str(read(uri).unwrap().get()).unwrap();
+            let read: Value = serde_json::from_str(read(uri, None).unwrap().get()).unwrap();
             let item = &read["contents"][0];
             assert_eq!((item["uri"].as_str(), item["mimeType"].as_str()), (Some(uri), Some(MIME)));
             let text = item["text"].as_str().unwrap();
@@ -163,6 +158,16 @@ mod tests {
             }
             assert_eq!(text.matches("<script>").count(), 1, "{uri}");
         }
-        assert!(super::read("ui://countersign/other").is_err());
+        assert!(super::read("ui://countersign/other", None).is_err());
+    }
+
+    #[test]
+    fn attack_04_a_card_knows_the_desk_from_its_own_page() {
+        let text = |desk| read(PLAN, desk).unwrap().get().to_owned();
+        assert!(text(Some("http://127.0.0.1:7878")).contains(r#"data-desk=\"http://127.0.0.1:7878\""#));
+        assert!(text(None).contains(r#"data-desk=\"\""#));
+        assert!(
+            text(Some("http://x\"><script>")).contains("data-desk=\\\"http://x&quot;&gt;&lt;script&gt;\\\"")
+        );
     }
 }

@@ -25,6 +25,7 @@ use countersign_wire::mirror::Mirrors;
 use countersign_wire::raw::Raw;
 use serde_json::value::RawValue;
 
+pub(crate) use self::alike::skeleton;
 pub use self::build::Source;
 pub use self::pins::{PinChange, PinPlan, Pinned, plan_pins};
 pub use self::roster::{Headers, Roster};

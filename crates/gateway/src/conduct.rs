@@ -6,6 +6,7 @@ pub mod desk;
 mod explain;
 mod held;
 mod page;
+pub mod passage;
 mod question;
 mod run;
 pub mod series;

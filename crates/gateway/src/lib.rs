@@ -18,6 +18,7 @@ pub mod metrics;
 mod modes;
 pub mod news_queue;
 pub mod notify;
+pub mod own_marks;
 pub mod passthrough;
 pub mod relist;
 pub mod replicas;
@@ -30,6 +31,7 @@ mod suggested;
 pub mod surfaces;
 pub mod tasks;
 pub mod trace;
+pub mod upstream_questions;
 pub mod upstreams;
 pub mod waiting;
 

@@ -9,12 +9,14 @@ use countersign_core::config::{Prefix, Trust};
 use countersign_core::ids::{FullName, ToolName, UpstreamId};
 use countersign_store::{PinState, Sight, StoreFault};
 use countersign_wire::frame::Notification;
+use countersign_wire::serve::Session;
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::catalog::{Catalog, Headers, PinChange, PinPlan, Pinned, Roster, Source, plan_pins};
 use crate::house::House;
+use crate::line::Principal;
 use crate::news_queue::{NewsQueue, UpstreamNews};
 use crate::upstreams::{Health, UpstreamFault};
 
@@ -163,7 +165,7 @@ impl Keeper {
                             announced.insert(id.clone());
                             due.insert(id, Instant::now() + GATHER);
                         } else {
-                            self.hand_on(&said).await;
+                            self.hand_on(&id, &said).await;
                         }
                     }
                 },
@@ -187,17 +189,22 @@ impl Keeper {
         }
     }
 
-    /// What is not ours to act on goes to every line as it came.
-    async fn hand_on(&self, said: &Notification) {
-        self.notify_lines(&said.method, said.params.as_deref()).await;
+    /// Hands a notification that is not ours to act on to every client that reaches the upstream, as it came.
+    async fn hand_on(&self, id: &UpstreamId, said: &Notification) {
+        let reaches = |line: &Session| {
+            line.tag().get::<Principal>().is_some_and(|principal| {
+                principal.scopes.upstreams.as_ref().is_none_or(|all| all.contains(id))
+            })
+        };
+        self.notify_lines(&said.method, said.params.as_deref(), reaches).await;
     }
 
-    /// Notifies all clients at once: one that does not read delays no other. One that is gone needs no news.
-    async fn notify_lines(&self, method: &str, params: Option<&RawValue>) {
+    /// Notifies these clients at once: one that does not read delays no other. One that is gone needs no news.
+    async fn notify_lines(&self, method: &str, params: Option<&RawValue>, is_meant: impl Fn(&Session) -> bool) {
         let (method, params): (Arc<str>, _) =
             (method.into(), params.map(|params| Arc::new(params.to_owned())));
         let mut told = tokio::task::JoinSet::new();
-        for line in self.house.lines() {
+        for line in self.house.lines().into_iter().filter(|line| is_meant(line)) {
             let (method, params) = (Arc::clone(&method), params.clone());
             told.spawn(async move { line.notify(&method, params.as_ref().map(|params| &***params)).await });
         }
@@ -336,7 +343,7 @@ impl Keeper {
     }
 
     async fn tell_lines(&self) {
-        self.notify_lines("notifications/tools/list_changed", None).await;
+        self.notify_lines("notifications/tools/list_changed", None, |_| true).await;
     }
 }
 

@@ -25,7 +25,7 @@ use crate::failed_credentials::{self, FailedTry};
 use crate::house::House;
 use crate::line::{self, ModeLimit, Principal};
 use crate::members;
-use crate::passthrough::{self, Passage};
+use crate::passthrough::{self, Passthrough};
 use crate::surfaces;
 use crate::tasks::{self, Tasks};
 use crate::trace;
@@ -252,15 +252,12 @@ impl Service for Face {
         }
     }
 
-    async fn notification(&self, _session: Arc<Session>, notification: Notification) {
+    async fn notification(&self, session: Arc<Session>, notification: Notification) {
         if let Err(refusal) = members::check(&notification.method, notification.params.as_deref()) {
             tracing::info!(method = %notification.method, why = %refusal.message, "a notification was dropped");
             return;
         }
-        // Roots and whatever extensions say go to the one upstream that is served bare; others have no addressee.
-        if let Some(only) = self.house.bare_upstream() {
-            only.notify(&notification.method, notification.params.as_deref()).await;
-        }
+        passthrough::notification(&self.house, &session, &notification).await;
     }
 }
 
@@ -302,8 +299,8 @@ impl Face {
                 Box::pin(tasks.answer(method, params)).await
             }
             other => {
-                let passage = Passage { house: &self.house, ctx, caller: &caller };
-                Box::pin(passage.request(other, params)).await
+                let through = Passthrough { house: &self.house, ctx, caller: &caller };
+                Box::pin(through.request(other, params)).await
             }
         }
     }

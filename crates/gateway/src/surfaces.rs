@@ -58,6 +58,7 @@ pub fn list(house: &House, caller: &Caller, surface: Surface, cards: Cards) -> R
                 |upstream| caller.scopes.upstreams.as_ref().is_none_or(|all| all.contains(upstream));
             for listed in catalog.accepted().filter(|listed| reachable(&listed.tool.upstream)) {
                 let hidden = caller.role == Role::Agent && listed.outlook.role == Some(Role::Human);
+                let hidden = hidden || (cards == Cards::Shown && listed.direct_name == cards::answer::NAME);
                 match cards {
                     _ if hidden => {}
                     Cards::Shown if listed.may_ask() => {
@@ -68,7 +69,7 @@ pub fn list(house: &House, caller: &Caller, surface: Surface, cards: Cards) -> R
             }
         }
     }
-    if cards == Cards::Shown && house.catalog.load().by_direct_name(cards::answer::NAME).is_none() {
+    if cards == Cards::Shown {
         push(cards::answer::definition().get());
     }
     text.push_str("]}");
@@ -97,10 +98,8 @@ pub async fn call(
             Surface::Direct => Box::pin(unknown(house, caller, &name, params)).await,
         };
     }
-    if name == cards::answer::NAME
-        && Cards::of(ctx) == Cards::Shown
-        && house.catalog.load().by_direct_name(&name).is_none()
-    {
+    // A card sends its nonce to this name: no upstream may answer to it.
+    if name == cards::answer::NAME && Cards::of(ctx) == Cards::Shown {
         return Box::pin(cards::answer::call(house, caller, params)).await.into_reply();
     }
     let bare = surface == Surface::Direct && house.catalog.load().is_bare();

@@ -15,14 +15,14 @@ use countersign_core::gate::DryRun;
 use countersign_core::ids::UpstreamId;
 use countersign_core::refusal::Refusal;
 use countersign_store::Opened;
-use countersign_wire::era::Era;
 use countersign_wire::fault::Sent;
 use countersign_wire::frame::RpcError;
 use countersign_wire::raw::{self, Raw};
-use countersign_wire::serve::Ctx;
 use countersign_wire::upstream::{Deadline, Identity, Later, Questions, Relay};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::upstream_questions::{self, QuestionGate};
 
 /// One call of a tool that may be sent.
 pub struct Errand<'a> {
@@ -88,23 +88,20 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// What passes between a client's request and an upstream: progress, log lines, the client's own capabilities, and
-    /// questions. Where both are of the stateless era questions pass as they are; everywhere else they are bridged.
-    pub fn between(ctx: &Ctx, upstream: &dyn Upstream, wait: Duration) -> Self {
-        let both_modern = ctx.era() == Era::Modern && upstream.era() == Some("modern");
-        let questions =
-            if both_modern { Questions::PassThrough } else { Questions::Bridge(Arc::new(ctx.clone())) };
-        let client = ctx.client();
-        let identity = client.info.clone().map(|client_info| Identity {
-            client_info,
-            capabilities: client.capabilities.clone().unwrap_or_else(raw::empty_object),
+    /// What passes between a client's request and an upstream: progress, log lines, and as far as the upstream's configuration
+    /// allows it the client's own capabilities and questions.
+    pub fn between(gate: &Arc<QuestionGate>, wait: Duration) -> Self {
+        let client = gate.ctx().client();
+        let identity = client.info.clone().map(|client_info| {
+            let own = client.capabilities.clone().unwrap_or_else(raw::empty_object);
+            Identity { client_info, capabilities: upstream_questions::offered(&gate.access(), &own) }
         });
         Self {
             deadline: Deadline::Quiet(wait),
-            relay: Some(Arc::new(ctx.clone())),
-            questions,
+            relay: Some(Arc::clone(gate) as _),
+            questions: Questions::Bridge(Arc::clone(gate) as _),
             identity,
-            log_level: ctx.session().log_level(),
+            log_level: gate.ctx().session().log_level(),
         }
     }
 }

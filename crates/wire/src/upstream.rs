@@ -22,6 +22,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+
 pub use self::address::default_address_rule;
 pub use self::connect::Upstream;
 pub use self::group::Group;
@@ -243,6 +245,13 @@ pub trait Relay: Send + Sync {
 pub trait Asks: Send + Sync {
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     fn ask<'a>(&'a self, method: &'a str, params: Option<Raw>) -> Later<'a, Reply>;
+
+    /// What the client gets of an `input_required` result, where the client answers it by itself. `None` puts each of its
+    /// questions to [`Asks::ask`] and sends the request again with the answers.
+    fn pass_on<'a>(&'a self, result: &'a RawValue) -> Later<'a, Option<Raw>> {
+        let _ = result;
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// How long to wait for a reply.
@@ -269,10 +278,11 @@ impl Deadline {
 /// What a modern upstream's `input_required` becomes.
 #[derive(Clone, Default)]
 pub enum Questions {
-    /// The result is returned as it came: the downstream client is modern too and answers by itself.
+    /// The result is returned as it came. Nobody is there to answer.
     #[default]
     PassThrough,
-    /// Every question goes to `Asks`, and the request is sent again with the answers until it completes.
+    /// `Asks` decides whether the result goes to the client. Otherwise every question goes to `Asks`, and the request is sent
+    /// again with the answers until it completes.
     Bridge(Arc<dyn Asks>),
 }
 

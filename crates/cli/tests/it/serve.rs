@@ -2,6 +2,7 @@
 //! sessions and stateless, before an upstream that records everything it receives.
 
 mod attacks_defaults;
+mod attacks_upstream;
 mod bounds;
 mod attacks_members;
 mod attacks_identity;

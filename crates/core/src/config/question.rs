@@ -94,6 +94,9 @@ impl ExplainInput {
 
 /// The tool as the configuration knows it, or as little as the question says.
 pub(super) fn tool_of(config: &Config, input: &ExplainInput) -> Tool {
+    if let Some(passage) = Tool::passage(&input.tool).filter(|_| input.annotations.is_none()) {
+        return passage;
+    }
     let mut definition = command_tool(config, &input.tool).map(CommandTool::definition).unwrap_or_default();
     definition.insert("name".into(), input.tool.tool.as_str().into());
     if let Some(annotations) = &input.annotations {

@@ -9,6 +9,7 @@ use super::reading::{Reader, Section};
 use super::source::Place;
 use super::template::{self, Gaps, Piece, Template};
 use super::tree::{Entry, Node, Table};
+use super::upstream_access::{self, UpstreamAccess};
 use crate::ids::UpstreamId;
 use crate::nearest::nearest;
 use crate::words::words;
@@ -74,6 +75,8 @@ pub struct Upstream {
     pub timeout: Option<Duration>,
     /// How its tools are named on the direct surface.
     pub prefix: Prefix,
+    /// What it may do besides offering tools.
+    pub access: UpstreamAccess,
     /// What it is.
     pub kind: UpstreamKind,
 }
@@ -126,8 +129,8 @@ const RELIST: Duration = Duration::from_secs(600);
 
 /// The key that says what an upstream is, and the keys that go with it.
 const KINDS: [(&str, &[&str]); 4] = [
-    ("command", &["args", "env", "cwd"]),
-    ("url", &["headers", "bearer", "oauth"]),
+    ("command", &["args", "env", "cwd", "elicitation", "sampling", "methods"]),
+    ("url", &["headers", "bearer", "oauth", "elicitation", "sampling", "methods"]),
     ("tools", &["env", "cwd"]),
     ("kind", &["folder"]),
 ];
@@ -155,6 +158,11 @@ fn read(reader: &mut Reader<'_>, entry: &Entry) -> Option<Upstream> {
     let marker = kind_of(reader, entry, table, &where_);
     let kind = marker.and_then(|marker| read_kind(reader, entry, table, marker));
     let mut section = Section { reader, table };
+    let prefix = match section.truth("prefix", "false") {
+        Some(false) => Prefix::None,
+        Some(true) | None => Prefix::Upstream,
+    };
+    let access = upstream_access::read(section.reader, table, prefix);
     let upstream = Upstream {
         id: UpstreamId::new(entry.key.as_str()),
         place: entry.place,
@@ -162,10 +170,8 @@ fn read(reader: &mut Reader<'_>, entry: &Entry) -> Option<Upstream> {
         start: section.word("start", "\"eager\"").unwrap_or(Start::Lazy),
         relist: section.span("relist", "\"10m\"").unwrap_or(RELIST),
         timeout: section.span("timeout", "\"30s\""),
-        prefix: match section.truth("prefix", "false") {
-            Some(false) => Prefix::None,
-            Some(true) | None => Prefix::Upstream,
-        },
+        prefix,
+        access,
         kind: kind?,
     };
     Some(upstream)

@@ -26,7 +26,7 @@ use crate::views::{self, Activity};
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ActivityQuery")]
 pub(crate) struct Wanted {
-    /// What they are about: call, decision, approval, mode, tool_change, config, memory, pack, system.
+    /// What they are about: call, decision, approval, mode, tool_change, config, memory, pack, question, system.
     r#type: Option<String>,
     /// How the matter stands: allowed, refused, success, error, pending.
     status: Option<String>,

@@ -24,7 +24,7 @@ pub struct Activity {
     pub id: String,
     /// When.
     pub time: String,
-    /// What it is about: call, decision, approval, mode, tool_change, config, memory, pack, system.
+    /// What it is about: call, decision, approval, mode, tool_change, config, memory, pack, question, system.
     pub kind: String,
     /// How the matter stands: allowed, refused, success, error, pending.
     pub status: String,

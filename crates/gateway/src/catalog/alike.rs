@@ -57,7 +57,7 @@ const BORROWED: &[(char, &str)] = &[
 const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
 
 /// What the name looks like.
-pub(super) fn skeleton(name: &str) -> String {
+pub(crate) fn skeleton(name: &str) -> String {
     let letters: String = name
         .nfkc()
         .filter(|c| !is_invisible(*c) && !c.is_whitespace())

@@ -1,6 +1,7 @@
 //! Running what may run: the row first, then the upstream, then the outcome. Nothing is sent twice.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use countersign_core::digest::{Digest, Domain};
@@ -21,6 +22,7 @@ use crate::answer::{Answer, with_meta};
 use crate::cards::{self, Cards};
 use crate::members;
 use crate::trace;
+use crate::upstream_questions::QuestionGate;
 use crate::upstreams::{Errand, Talk, Upstream, UpstreamFault};
 
 /// The longest result kept with a plan for `get_plan`, in bytes.
@@ -34,22 +36,29 @@ impl Conduct<'_> {
 
     /// The same, with how it ended. What could not be opened has failed.
     pub(super) async fn perform(&self, permit: Box<Permit>) -> (Answer, Ended) {
-        if let Err(refusal) = self.take(permit.limit()) {
-            let refused = Refused { refusal, record: permit.record().clone() };
-            return (Box::pin(self.refuse(refused)).await, Ended::Error);
-        }
-        let opened = trace::part("ledger", pin!(self.house.store.open(permit, self.house.now()))).await;
-        let opened = match opened {
+        let opened = match self.open(permit).await {
             Ok(opened) => opened,
-            Err(refused) => return (Box::pin(self.not_opened(refused)).await, Ended::Error),
+            Err(refused) => return (refused, Ended::Error),
         };
         if let Some(plan) = &opened.permit().record().plan_id {
             self.house.announce(plan.clone());
         }
         let start = Instant::now();
         let sent = self.send(&opened).await;
-        let duration_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.close(opened, sent, duration_us).await
+        self.close(opened, sent, start).await
+    }
+
+    /// Takes a place in the rule's window and writes the row, or answers why not.
+    pub(super) async fn open(&self, permit: Box<Permit>) -> Result<Opened, Answer> {
+        if let Err(refusal) = self.take(permit.limit()) {
+            let refused = Refused { refusal, record: permit.record().clone() };
+            return Err(Box::pin(self.refuse(refused)).await);
+        }
+        let opened = trace::part("ledger", pin!(self.house.store.open(permit, self.house.now()))).await;
+        match opened {
+            Ok(opened) => Ok(opened),
+            Err(refused) => Err(Box::pin(self.not_opened(refused)).await),
+        }
     }
 
     /// A permit that could not be used. What was spent meanwhile has its row from the store already.
@@ -77,9 +86,14 @@ impl Conduct<'_> {
         };
         let along = members::along(self.rest.as_deref(), permit.record().variant, permit.meta());
         let (rest, tool) = (along.as_deref().or(self.rest.as_deref()), permit.tool().name.as_str());
+        let gate = self.ctx.map(|ctx| QuestionGate::new(self.house, ctx, &self.caller, upstream.as_ref()));
+        let talk = self.talk_through(gate.as_ref(), permit.timeout());
+        if let Some(gate) = &gate {
+            Box::pin(gate.note_answers(rest)).await;
+        }
         let doing = async |onward: Option<Raw>| {
             let errand = Errand::opened(opened, onward.as_deref().or(rest));
-            let call = upstream.call(errand, self.talk(upstream.as_ref(), permit.timeout()));
+            let call = upstream.call(errand, talk);
             tokio::select! {
                 sent = call => sent,
                 () = self.cancelled() => Err(UpstreamFault::Unavailable {
@@ -88,14 +102,23 @@ impl Conduct<'_> {
                 }),
             }
         };
-        trace::sent(permit.tool().upstream.as_str(), "tools/call", Some(tool), rest, doing).await
+        let sent = trace::sent(permit.tool().upstream.as_str(), "tools/call", Some(tool), rest, doing).await;
+        match gate {
+            Some(gate) => Box::pin(gate.checked(sent)).await,
+            None => sent,
+        }
     }
 
     /// How this request speaks with an upstream: progress back to its client, questions in the client's era.
     pub(super) fn talk(&self, upstream: &dyn Upstream, timeout: Option<std::time::Duration>) -> Talk {
+        let gate = self.ctx.map(|ctx| QuestionGate::new(self.house, ctx, &self.caller, upstream));
+        self.talk_through(gate.as_ref(), timeout)
+    }
+
+    fn talk_through(&self, gate: Option<&Arc<QuestionGate>>, timeout: Option<std::time::Duration>) -> Talk {
         let wait = timeout.unwrap_or(self.house.law.load().timeout);
-        match self.ctx {
-            Some(ctx) => Talk::between(ctx, upstream, wait),
+        match gate {
+            Some(gate) => Talk::between(gate, wait),
             None => Talk::alone(wait),
         }
     }
@@ -108,12 +131,14 @@ impl Conduct<'_> {
         }
     }
 
-    async fn close(
+    /// Writes the outcome and answers.
+    pub(super) async fn close(
         &self,
         opened: Opened,
         sent: Result<Raw, UpstreamFault>,
-        duration_us: u64,
+        start: Instant,
     ) -> (Answer, Ended) {
+        let duration_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         let permit = opened.permit();
         let (effect, mode) = (permit.effect(), permit.mode());
         let (warnings, plan) = (permit.warnings().to_vec(), permit.record().plan_id.clone());

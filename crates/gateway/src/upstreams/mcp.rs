@@ -29,6 +29,7 @@ pub use self::pause::Pauses;
 use super::recent::Recent;
 use super::{Errand, Health, Talk, Upstream, UpstreamFault};
 use crate::members;
+use crate::own_marks;
 
 /// What an MCP upstream says outside of any request, handed on in the order it came. Called from its reader: never block here.
 pub trait News: Send + Sync {
@@ -149,7 +150,7 @@ impl McpUpstream {
         };
         let result = open.wire.request(method, params, options).await;
         drop(place);
-        result.map_err(|failure| self.failed(&open, failure, talk.deadline))
+        result.map(own_marks::removed).map_err(|failure| self.failed(&open, failure, talk.deadline))
     }
 
     fn failed(&self, open: &Open, failure: Failure, deadline: Deadline) -> UpstreamFault {

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::recent::Recent;
 use super::{Condition, Errand, Health, Talk, Upstream, UpstreamFault};
+use crate::answer;
 
 /// One call of a native tool that was let through.
 #[derive(Clone, Copy)]
@@ -82,9 +83,10 @@ impl NativeUpstream {
         let start = Instant::now();
         let visit =
             Visit { tool: errand.tool(), arguments: errand.arguments(), permitted: errand.permitted() };
+        let is_real = visit.permitted.is_some();
         let result = self.native.call(visit).await;
         self.recent.took(start.elapsed());
-        result.map(|result| raw::to_raw(&result))
+        result.map(|result| raw::to_raw(&if is_real { answer::marked(result) } else { result }))
     }
 }
 

@@ -54,6 +54,9 @@ impl Upstream {
             if raw::get_text(result.get(), "resultType") != Some("\"input_required\"") {
                 return Ok(result);
             }
+            if let Some(passed) = asks.pass_on(&result).await {
+                return Ok(passed);
+            }
             retry = answer_questions(asks, &result).await?;
             if retry.responses.is_none() {
                 // Only a state and no question: the upstream wants to be asked again, not at once.

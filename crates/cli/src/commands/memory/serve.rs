@@ -142,6 +142,7 @@ impl Desk {
                     "content": [{"type": "text", "text": value.to_string()}],
                     "structuredContent": value,
                     "isError": !envelope.ok,
+                    "_meta": {"countersign": {"envelope": true}},
                 })))
             }
             Said::Denied(refusal) => {

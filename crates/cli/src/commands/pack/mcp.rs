@@ -127,6 +127,7 @@ impl Desk {
                     "content": [{"type": "text", "text": format!("{value:#}")}],
                     "structuredContent": value,
                     "isError": !envelope.ok,
+                    "_meta": {"countersign": {"envelope": true}},
                 })))
             }
             None => Ok(raw::to_raw(&json!({

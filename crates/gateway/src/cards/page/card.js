@@ -3,6 +3,8 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const PROTOCOL = '2026-01-26';
+  // The one address a button may open. It stands in this page, which only the gateway writes.
+  const DESK = document.documentElement.dataset.desk;
   const host = { can: {}, context: {} };
   // The one state of the card. `locked` is set before anything is sent: two clicks are one action.
   const S = { state: 'loading', view: null, card: null, answer: null, locked: false, answered: false, told: false, retry: null, polling: null, closed: false };
@@ -190,7 +192,7 @@
   const PILLS = {
     ready: ['', ''], preview: ['Preview only', ''], pending: ['Pending…', 'busy'], applied: ['Applied', 'good'], failed: ['Failed', 'bad'],
     cancelled: ['Cancelled', ''], expired: ['Expired', ''], elsewhere: ['Decided elsewhere', ''], refused: ['Refused', 'bad'],
-    unknown: ['Outcome unknown', 'bad'], blocked: ['Blocked', 'bad'],
+    unknown: ['Outcome unknown', 'bad'], blocked: ['Blocked', 'bad'], unmarked: ['Not from Countersign', ''],
   };
 
   // The card as its state says; called after every change of it.
@@ -219,12 +221,12 @@
 
   const blocked = (view) => Boolean(view.blocks && view.blocks.length);
   const needsDesk = (view) => Boolean(view.confirm && (view.confirm.kind === 'type' || view.confirm.strength === 'human'));
-  const canOpen = (view) => Boolean(host.can.openLinks && view.approve_url);
+  const canOpen = (view) => Boolean(host.can.openLinks && isDesk(view.approve_url));
   const railOf = () => host.can.serverTools && S.card ? 'tool' : host.can.message ? 'message' : 'none';
 
   function readyHint(view) {
     if (blocked(view)) return 'Nothing has changed, and it can’t be applied as it is.';
-    const by = view.approve_url ? view.approve_url + ' or ' + view.approve_command : view.approve_command;
+    const by = isDesk(view.approve_url) ? view.approve_url + ' or ' + view.approve_command : view.approve_command;
     if (needsDesk(view)) return 'A person decides this on the desk: ' + by;
     if (railOf() === 'none') return 'This host carries no answer from here. Say yes or no in the chat, or: ' + by;
     if (railOf() === 'message' && view.confirm && view.confirm.strength === 'host') return 'This host can’t vouch for a click: after Confirm a person also agrees, at ' + by;
@@ -246,22 +248,38 @@
 
   function took(result) {
     const meta = result._meta || {};
-    const view = meta['countersign/view'];
-    const envelope = result.structuredContent && result.structuredContent.schema_version === 1 ? result.structuredContent : null;
-    if (view && view.status === 'ready') return ready(view, meta['countersign/card'] || null);
-    if (view && view.status === 'preview') { S.view = view; S.state = 'preview'; showPlan(view); return draw({ hint: 'Mode is plan: nothing was changed.' }); }
-    if (envelope && envelope.data && envelope.data.status === 'confirmation_required') return ready(fromEnvelope(envelope.data), null);
+    const facts = isObject(meta.countersign) ? meta.countersign : null;
+    const view = facts && isObject(meta['countersign/view']) ? meta['countersign/view'] : null;
+    const envelope = ownEnvelope(result);
+    if (envelope && view && view.status === 'ready') return ready(view, meta['countersign/card'] || null);
+    if (envelope && view && view.status === 'preview') { S.view = view; S.state = 'preview'; showPlan(view); return draw({ hint: 'Mode is plan: nothing was changed.' }); }
     if (envelope && envelope.data && Array.isArray(envelope.data.steps)) return stepsDone(envelope);
     if (envelope && envelope.ok === false) return refused(envelope);
-    if (view) return outcome(view, meta.countersign);
-    return outcome({ status: result.isError ? 'failed' : 'applied', view: fromContent(result) }, meta.countersign);
+    if (view) return outcome(view, facts);
+    return unmarked(result);
   }
 
-  // A host that keeps `_meta` to itself still shows what there is; deciding goes through the chat or the desk.
-  function fromEnvelope(data) {
-    return { tool: data.tool, effect: data.effect, confirm: data.confirm, plan_id: data.plan_id, expires_at: data.confirm_token_expires_at,
-      approve_url: data.approve_url, approve_command: data.approve_command || 'countersign approve ' + data.plan_id, blocks: [], arguments: [],
-      view: { actions: [], diffs: [], texts: [JSON.stringify(data.preview, null, 2)], warnings: [], blocks: [] } };
+  const isObject = (value) => Boolean(value) && typeof value === 'object';
+
+  // An envelope counts only with the gateway's mark. An upstream can copy every other byte of it: the gateway takes out of its
+  // `_meta` whatever begins with `countersign`.
+  function ownEnvelope(result) {
+    const facts = result._meta && result._meta.countersign;
+    const content = result.structuredContent;
+    return isObject(facts) && facts.envelope === true && isObject(content) && content.schema_version === 1 ? content : null;
+  }
+
+  // A result without our mark: somebody else's, or of a host that keeps `_meta` to itself. It is shown and offers nothing.
+  function unmarked(result) {
+    stop(); S.closed = false;
+    S.view = null; S.card = null; S.retry = null; S.state = 'unmarked';
+    $('body').replaceChildren(...viewBoxes(fromContent(result)));
+    draw({ hint: 'Countersign did not mark this answer, so nothing can be decided here. Use the chat, the approvals page or: countersign plans' });
+  }
+
+  // Whether an address is the desk's own: the same origin, nothing else.
+  function isDesk(url) {
+    try { return Boolean(DESK) && typeof url === 'string' && new URL(url).origin === new URL(DESK).origin; } catch { return false; }
   }
 
   function fromContent(result) {
@@ -358,8 +376,10 @@
   // The answer itself; false where somebody was faster and the card shows what they decided.
   async function answerPlan(answer) {
     const result = await request('tools/call', { name: 'answer_plan', arguments: { plan_id: S.card.plan_id, nonce: S.card.nonce, answer } });
+    const envelope = ownEnvelope(result);
+    if (!envelope) throw new Error('the answer did not come from Countersign');
     if (!result.isError) { S.answered = true; return true; }
-    const error = result.structuredContent && result.structuredContent.errors && result.structuredContent.errors[0] || {};
+    const error = envelope.errors && envelope.errors[0] || {};
     if (error.code === 'E_PLAN_DECIDED') {
       const plan = await planNow();
       // A reply that was lost on its way: the answer is ours.
@@ -394,8 +414,8 @@
   // --- what became of it: asked for, so that a lost message hides nothing ------------------------------------------------
   async function planNow() {
     const result = await request('tools/call', { name: 'get_plan', arguments: { plan_id: S.view.plan_id } }, 15000).catch(() => null);
-    const data = result && !result.isError && result.structuredContent && result.structuredContent.data;
-    return data && data.plan || null;
+    const envelope = result && !result.isError && ownEnvelope(result);
+    return envelope && envelope.data && envelope.data.plan || null;
   }
 
   function watch(every) {
@@ -480,7 +500,7 @@
 
   function openDesk() {
     const url = S.view && S.view.approve_url;
-    if (!url || !host.can.openLinks) return;
+    if (!isDesk(url) || !host.can.openLinks) return;
     request('ui/open-link', { url }).then((answer) => {
       if (answer.isError) throw new Error('the host did not open it');
     }).catch((error) => draw({ reason: 'The desk was not opened: ' + error.message, hint: url }));

@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::{News, Settings, told};
+use crate::own_marks;
 use crate::upstreams::{Condition, Health, UpstreamFault};
 
 /// A caller waits for a restart this near; beyond it, it is told at once.
@@ -397,7 +398,7 @@ struct Ear(Weak<Keep>);
 impl Observer for Ear {
     fn notification(&self, notification: Notification) {
         if let Some(keep) = self.0.upgrade() {
-            keep.news.notification(&keep.id, notification);
+            keep.news.notification(&keep.id, own_marks::removed_from_notification(notification));
         }
     }
 

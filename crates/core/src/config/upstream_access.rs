@@ -1,0 +1,103 @@
+//! What an upstream may do besides offering tools: ask its user questions, and be sent methods outside the MCP specification.
+
+use super::diagnostic::{Problem, tick};
+use super::reading::{Reader, Section};
+use super::tree::Table;
+use super::upstream::Prefix;
+use crate::words::words;
+
+words! {
+    /// Which questions of an upstream reach the user (`elicitation/create`).
+    pub enum Elicitation("elicitation") {
+        /// Forms.
+        Form = "form",
+        /// Forms, and addresses to be opened.
+        Url = "url",
+        /// None.
+        Off = "off",
+    }
+}
+
+words! {
+    /// Whether an upstream may use the host's model (`sampling/createMessage`).
+    pub enum Sampling("sampling") {
+        /// It may not.
+        Off = "off",
+        /// It may.
+        On = "on",
+    }
+}
+
+/// The client requests of the MCP specification, every revision.
+pub const MCP_METHODS: [&str; 20] = [
+    "initialize",
+    "server/discover",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    "logging/setLevel",
+    "tasks/get",
+    "tasks/result",
+    "tasks/list",
+    "tasks/cancel",
+    "tasks/update",
+];
+
+/// What one upstream may do besides offering tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamAccess {
+    /// Which questions reach the user.
+    pub elicitation: Elicitation,
+    /// Whether it may use the host's model.
+    pub sampling: Sampling,
+    /// Methods and notifications outside the specification that pass to it where it is served under its own names.
+    pub methods: Vec<String>,
+}
+
+impl Default for UpstreamAccess {
+    fn default() -> Self {
+        Self { elicitation: Elicitation::Form, sampling: Sampling::Off, methods: Vec::new() }
+    }
+}
+
+/// Reads the keys of one `[upstreams.NAME]`.
+pub(super) fn read(reader: &mut Reader<'_>, table: &Table, prefix: Prefix) -> UpstreamAccess {
+    let methods = read_methods(reader, table, prefix);
+    let mut section = Section { reader, table };
+    let usual = UpstreamAccess::default();
+    UpstreamAccess {
+        elicitation: section.word("elicitation", "\"off\"").unwrap_or(usual.elicitation),
+        sampling: section.word("sampling", "\"on\"").unwrap_or(usual.sampling),
+        methods,
+    }
+}
+
+fn read_methods(reader: &mut Reader<'_>, table: &Table, prefix: Prefix) -> Vec<String> {
+    let example = "[\"acme/refresh\"]";
+    let Some(node) = table.get("methods") else { return Vec::new() };
+    let Some(items) = reader.list(node, "methods", example) else { return Vec::new() };
+    if prefix == Prefix::Upstream {
+        let help = "add `prefix = false`, or remove `methods`".to_owned();
+        let message = "`methods` means something only beside `prefix = false`";
+        reader.error(node.place, Problem::Conflict, message, help);
+    }
+    let mut methods = Vec::new();
+    for item in items {
+        let Some(method) = reader.text(item, "methods", example) else { continue };
+        if MCP_METHODS.contains(&method) {
+            let message = format!("{} is a method of MCP and needs no listing", tick(method));
+            reader.error(item.place, Problem::BadValue, message, "remove it from `methods`".to_owned());
+        }
+        methods.push(method.to_owned());
+    }
+    methods
+}
