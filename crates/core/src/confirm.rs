@@ -184,6 +184,40 @@ pub struct Held {
     pub token_expires: Timestamp,
     /// What was written with a rejection.
     pub note: Option<String>,
+    /// Why it ended, where nobody decided that.
+    pub ended: Option<PlanEnd>,
+    /// Until when the credential it was asked for with works, where it has an end.
+    pub credential_expires: Option<Timestamp>,
+}
+
+/// Why a plan ended although nobody withdrew or rejected it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanEnd {
+    /// Its tool is not what was reviewed any more.
+    ToolChanged,
+    /// The credential it was asked for with was revoked.
+    CredentialRevoked,
+    /// The credential it was asked for with has expired.
+    CredentialExpired,
+}
+
+impl PlanEnd {
+    /// What is answered about a plan that ended so.
+    pub fn refusal(self, plan: &str) -> Refusal {
+        let cancelled = |why: &str, reason| {
+            let message =
+                format!("{plan} can't be approved or run: the credential it was asked for with {why}");
+            Refusal::new(Code::PlanCancelled, message).because(reason)
+        };
+        match self {
+            PlanEnd::ToolChanged => {
+                let message = format!("the tool has changed since {plan} was shown; ask for a new plan");
+                Refusal::new(Code::ConfirmTokenMismatch, message).because("tool_changed")
+            }
+            PlanEnd::CredentialRevoked => cancelled("was revoked", "credential_revoked"),
+            PlanEnd::CredentialExpired => cancelled("has expired", "credential_expired"),
+        }
+    }
 }
 
 /// Who asks again, and for what.
@@ -252,7 +286,8 @@ fn check_open(held: &Held, now: Timestamp) -> Result<(), Refusal> {
             return Err(Refusal::new(Code::ConfirmTokenUsed, message).with("plan_id", id.as_str()));
         }
         PlanState::Cancelled => {
-            return Err(Refusal::new(Code::PlanCancelled, format!("`{id}` was cancelled")));
+            let cancelled = || Refusal::new(Code::PlanCancelled, format!("`{id}` was cancelled"));
+            return Err(held.ended.map_or_else(cancelled, |end| end.refusal(id.as_str())));
         }
         PlanState::Rejected => {
             let mut refusal = Refusal::new(Code::ApprovalRejected, format!("`{id}` was rejected"));
@@ -263,6 +298,10 @@ fn check_open(held: &Held, now: Timestamp) -> Result<(), Refusal> {
         }
         PlanState::Expired => return Err(expired()),
         PlanState::Pending | PlanState::Approved => {}
+    }
+    let expired_with = held.credential_expires.filter(|at| now >= *at).map(|_| PlanEnd::CredentialExpired);
+    if let Some(end) = held.ended.or(expired_with) {
+        return Err(end.refusal(id.as_str()));
     }
     if now < held.token_expires { Ok(()) } else { Err(expired()) }
 }

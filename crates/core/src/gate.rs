@@ -83,7 +83,6 @@ fn weigh<'h>(
 
     check_role(&call, &rules)?;
     let intent = spoken?;
-    record.intent = intent.clone();
     let warnings = check_intent(&call, law, &tool, &rules, intent.as_ref())?;
 
     let classified = classify(rules.effect, tool.annotations, tool.name.as_str());

@@ -80,6 +80,64 @@ pub struct Intent {
     pub reason: Option<String>,
 }
 
+/// The longest operation or sensitivity a row keeps, in characters.
+const WORD_LIMIT: usize = 64;
+
+/// What was declared, as a row keeps it: as it was given, valid or not, cut to a bounded length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeclaredIntent {
+    /// `operation_type`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_type: Option<String>,
+    /// `data_sensitivity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_sensitivity: Option<String>,
+    /// `reason`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl DeclaredIntent {
+    /// What arguments that could not be read as a call declare, in either spelling; the nested one wins. None where they
+    /// declare nothing.
+    pub fn found_in(arguments: &Map<String, Value>) -> Option<Self> {
+        let mut fields = match arguments.get("intent") {
+            Some(Value::Object(nested)) => nested.clone(),
+            None | Some(Value::Null) => Map::new(),
+            // Not an object, and still all that was said.
+            Some(other) => Map::from_iter([("operation_type".to_owned(), other.clone())]),
+        };
+        for field in FIELDS {
+            if let Some(flat) = arguments.get(&format!("intent_{field}")) {
+                fields.entry(field).or_insert_with(|| flat.clone());
+            }
+        }
+        Self::of_fields(&fields)
+    }
+
+    fn of_fields(fields: &Map<String, Value>) -> Option<Self> {
+        let given = |name: &str, limit: usize| match fields.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(cut(text, limit)),
+            Some(other) => Some(cut(&other.to_string(), limit)),
+        };
+        let declared = Self {
+            operation_type: given("operation_type", WORD_LIMIT),
+            data_sensitivity: given("data_sensitivity", WORD_LIMIT),
+            reason: given("reason", REASON_LIMIT),
+        };
+        (declared != Self::default()).then_some(declared)
+    }
+}
+
+/// A text of at most `limit` characters; an ellipsis stands for the rest.
+pub(crate) fn cut(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+    }
+}
+
 /// The door a call came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Door {
@@ -130,6 +188,11 @@ impl Spoken {
             };
         }
         Ok(spoken)
+    }
+
+    /// What was said, whether or not it is valid.
+    pub fn given(&self) -> Option<DeclaredIntent> {
+        self.fields.as_ref().and_then(DeclaredIntent::of_fields)
     }
 
     /// The first four rows of the table, then the optional fields. `None` only on the direct surface.

@@ -9,8 +9,8 @@ use crate::canonical;
 use crate::confirm::Need;
 use crate::digest::{Digest, Domain};
 use crate::effect::Effect;
-use crate::ids::{FullName, PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
-use crate::intent::{Door, Intent, Variant};
+use crate::ids::{CredentialId, FullName, PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
+use crate::intent::{DeclaredIntent, Door, Intent, Variant};
 use crate::words::words;
 
 words! {
@@ -111,6 +111,9 @@ pub struct Plan {
     pub hash: Digest,
     /// Who asks.
     pub principal: PrincipalId,
+    /// The credential it was asked for with, where there was one. Its end is the plan's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<CredentialId>,
     /// In which session.
     pub session: SessionId,
     /// Which tool.
@@ -190,6 +193,16 @@ impl From<Intent> for StoredIntent {
         Self {
             operation_type: intent.operation_type,
             data_sensitivity: intent.data_sensitivity,
+            reason: intent.reason,
+        }
+    }
+}
+
+impl From<StoredIntent> for DeclaredIntent {
+    fn from(intent: StoredIntent) -> Self {
+        Self {
+            operation_type: Some(intent.operation_type.as_str().to_owned()),
+            data_sensitivity: intent.data_sensitivity.map(|word| word.as_str().to_owned()),
             reason: intent.reason,
         }
     }

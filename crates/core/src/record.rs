@@ -7,7 +7,7 @@ use crate::confirm::Approval;
 use crate::digest::{Digest, Domain};
 use crate::effect::Effect;
 use crate::ids::{FullName, PlanId, PrincipalId, SessionId};
-use crate::intent::{Intent, Variant};
+use crate::intent::{DeclaredIntent, Variant, cut};
 use crate::mode::Mode;
 use crate::plan::door_variant;
 use crate::role::Role;
@@ -107,8 +107,8 @@ pub struct CallRecord {
     pub effect: Option<Effect>,
     /// The mode in force, once known.
     pub mode: Option<Mode>,
-    /// What was declared, once well-formed.
-    pub intent: Option<Intent>,
+    /// What was declared, as it was given: also where the call was refused for it.
+    pub intent: Option<DeclaredIntent>,
     /// Arguments with secrets replaced.
     pub arguments: Value,
     /// The digest of the arguments as they were.
@@ -129,11 +129,11 @@ impl CallRecord {
             role: call.caller.role,
             session: call.caller.session.clone(),
             source: call.caller.source,
-            tool: call.name.clone(),
+            tool: bounded(&call.name),
             variant: door_variant(call.door),
             effect: None,
             mode: None,
-            intent: None,
+            intent: call.intent.given(),
             arguments: Value::Null,
             arguments_digest: call.arguments.digest(),
             plan_id: None,
@@ -149,7 +149,7 @@ impl CallRecord {
             role: caller.role,
             session: caller.session.clone(),
             source: caller.source,
-            tool,
+            tool: bounded(&tool),
             variant,
             effect: None,
             mode: None,
@@ -161,4 +161,12 @@ impl CallRecord {
             approval: None,
         }
     }
+}
+
+/// The longest part of a tool's name a row keeps, in characters. Names that exist are far shorter.
+const NAME_LIMIT: usize = 256;
+
+/// A name as it was asked for, cut to what a row keeps.
+fn bounded(name: &FullName) -> FullName {
+    FullName::new(cut(name.upstream.as_str(), NAME_LIMIT), cut(name.tool.as_str(), NAME_LIMIT))
 }

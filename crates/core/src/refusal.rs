@@ -178,8 +178,8 @@ registry! {
         reasons: ["confirm_text_mismatch", "confirm_text_required"], next: [AskPerson]
     }
     PlanCancelled = "E_PLAN_CANCELLED" {
-        meaning: "the plan was cancelled", retry: No,
-        reasons: ["plan_cancelled"], next: [RequestNewPlan, Stop]
+        meaning: "the plan was cancelled, or the credential it was asked for with has ended", retry: No,
+        reasons: ["plan_cancelled", "credential_revoked", "credential_expired"], next: [RequestNewPlan, Stop]
     }
     ApprovalRejected = "E_APPROVAL_REJECTED" {
         meaning: "a person rejected the plan", retry: No,
@@ -206,8 +206,8 @@ registry! {
         reasons: ["grant_forbidden"], next: [AskPerson]
     }
     CredentialRequired = "E_CREDENTIAL_REQUIRED" {
-        meaning: "a credential is needed, or the one given is unknown, expired or revoked", retry: No,
-        reasons: ["credential_required", "credential_invalid"], next: [UseHumanCredential]
+        meaning: "a credential or a fresh sign-in is needed, or the one given is unknown, expired or revoked", retry: No,
+        reasons: ["credential_required", "credential_invalid", "sign_in_stale"], next: [UseHumanCredential]
     }
     OriginForbidden = "E_ORIGIN_FORBIDDEN" {
         meaning: "the request's host, origin or proof is not that of the desk's own page", retry: No,

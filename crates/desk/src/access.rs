@@ -1,9 +1,11 @@
 //! Who may ask: where a request comes from (`Host`, `Origin`, fetch metadata), and whose it is (a person's credential, or the
 //! page's session with its proof). An agent's credential opens nothing here, and every try with one is a row of the ledger.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::{FromRequestParts, OriginalUri, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, OriginalUri, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -12,7 +14,9 @@ use countersign_core::ids::{PrincipalId, Secret};
 use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
+use countersign_gateway::failed_credentials::{self, FailedTry};
 use countersign_store::{Credential, Entry, page_proof, secret_digest, session_digest};
+use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 
 use crate::desk::{Desk, DeskOptions};
@@ -42,16 +46,39 @@ pub(crate) enum Came {
     /// With a credential.
     Bearer,
     /// With the page's session.
-    Page(Secret),
+    Page {
+        /// The session.
+        session: Secret,
+        /// When they signed in.
+        since: Timestamp,
+    },
 }
+
+/// How long ago a sign-in may be for what outlasts the session.
+const FRESH: Duration = Duration::from_secs(5 * 60);
 
 impl Person {
     /// Through which door, for the ledger.
     pub(crate) fn source(&self) -> Source {
         match self.came {
             Came::Bearer => Source::Api,
-            Came::Page(_) => Source::Page,
+            Came::Page { .. } => Source::Page,
         }
+    }
+
+    /// Refuses a session that was opened a while ago: whoever took it over must not make a credential of it that lasts.
+    pub(crate) fn check_fresh(&self, now: Timestamp) -> Result<(), No> {
+        let since = match &self.came {
+            // The credential itself was just shown.
+            Came::Bearer => return Ok(()),
+            Came::Page { since, .. } => *since,
+        };
+        if since.checked_add(FRESH).is_ok_and(|until| now < until) {
+            return Ok(());
+        }
+        let message = "this needs a sign-in of the last five minutes: sign in again with countersign open";
+        let refusal = Refusal::new(Code::CredentialRequired, message).because("sign_in_stale");
+        Err(No::from(refusal).status(StatusCode::FORBIDDEN))
     }
 }
 
@@ -220,7 +247,8 @@ async fn identify(desk: &Desk, parts: &Parts) -> Result<Option<Person>, No> {
     // A nested router sees its own part of the path; the ledger is told all of it.
     let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |whole| whole.0.path());
     if let Some(secret) = bearer(headers)? {
-        return by_credential(desk, &secret, method, path).await.map(Some);
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
+        return by_credential(desk, &secret, peer, method, path).await.map(Some);
     }
     if method == Method::POST && path == "/api/v1/session" {
         // Nobody yet; but only our own page exchanges codes for cookies.
@@ -242,7 +270,8 @@ async fn identify(desk: &Desk, parts: &Parts) -> Result<Option<Person>, No> {
         }
     }
     let name = PrincipalId::new(found.credential.name.as_str());
-    Ok(Some(Person { name, credential: found.credential, came: Came::Page(session) }))
+    let came = Came::Page { session, since: found.created };
+    Ok(Some(Person { name, credential: found.credential, came }))
 }
 
 fn not_the_page() -> No {
@@ -270,17 +299,34 @@ fn cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
     first.filter(|_| ours.next().is_none())
 }
 
-async fn by_credential(desk: &Desk, secret: &Secret, method: &Method, path: &str) -> Result<Person, No> {
-    let credential = by_secret(desk, secret, &format!("{method} {path}")).await?;
+async fn by_credential(
+    desk: &Desk,
+    secret: &Secret,
+    peer: Option<SocketAddr>,
+    method: &Method,
+    path: &str,
+) -> Result<Person, No> {
+    let credential = by_secret(desk, secret, peer, &format!("{method} {path}")).await?;
     let name = PrincipalId::new(credential.name.as_str());
     Ok(Person { name, credential, came: Came::Bearer })
 }
 
-/// The person whose credential it is. `route` is what was asked for, should it be an agent's.
-pub(crate) async fn by_secret(desk: &Desk, secret: &Secret, route: &str) -> Result<Credential, No> {
+/// The person whose credential it is. `route` is what was asked for: a try with a credential that opens nothing here is a row.
+pub(crate) async fn by_secret(
+    desk: &Desk,
+    secret: &Secret,
+    peer: Option<SocketAddr>,
+    route: &str,
+) -> Result<Credential, No> {
     let found = desk.house.store.credential(secret_digest(secret)).await?;
-    let live = found.filter(|credential| credential.is_live(desk.house.now()));
-    let credential = live.ok_or_else(|| nobody("the credential is unknown, expired or revoked"))?;
+    let credential = match found {
+        Some(credential) if credential.is_live(desk.house.now()) => credential,
+        ended => {
+            let failed = FailedTry { secret, credential: ended.as_ref(), source: Source::Api, peer, route };
+            failed_credentials::record(&desk.house, failed).await;
+            return Err(nobody("the credential is unknown, expired or revoked"));
+        }
+    };
     match credential.role {
         Role::Human => Ok(credential),
         Role::Agent => Err(agent_at_the_desk(desk, &credential, route).await),

@@ -296,7 +296,7 @@ impl Listener {
     async fn may_listen(&self) -> bool {
         let (store, now) = (&self.desk.house.store, self.desk.house.now());
         match &self.person.came {
-            Came::Page(session) => {
+            Came::Page { session, .. } => {
                 matches!(store.desk_session(session_digest(session), now).await, Ok(Some(_)))
             }
             Came::Bearer => match store.credentials().await {

@@ -92,7 +92,7 @@ pub(crate) struct Me {
 
 fn me_of(person: &Person) -> Me {
     let (csrf_token, via) = match &person.came {
-        Came::Page(session) => (Some(page_proof(session)), "page"),
+        Came::Page { session, .. } => (Some(page_proof(session)), "page"),
         Came::Bearer => (None, "credential"),
     };
     Me {
@@ -120,7 +120,8 @@ pub(crate) async fn sign_in(
     let until = now.checked_add(SESSION).unwrap_or(now);
     let opened = match (&asked.code, &asked.credential, &asked.name, &asked.passphrase) {
         (None, Some(credential), None, None) => {
-            let person = by_secret(&desk, &Secret::new(credential.trim()), "POST /api/v1/session").await?;
+            let person =
+                by_secret(&desk, &Secret::new(credential.trim()), None, "POST /api/v1/session").await?;
             let (id, session) = (&person.id, session_digest(&session));
             store.open_desk_session(id, "credential", session, until, now).await?
         }
@@ -144,7 +145,7 @@ pub(crate) async fn sign_in(
         return Err(nobody(message));
     };
     let name = PrincipalId::new(credential.name.as_str());
-    let me = me_of(&Person { name, credential, came: Came::Page(session.clone()) });
+    let me = me_of(&Person { name, credential, came: Came::Page { session: session.clone(), since: now } });
     let mut response = told(me)?.into_response();
     let age = i64::try_from(SESSION.as_secs()).unwrap_or(i64::MAX);
     if let Some(cookie) = set_cookie(&desk.gate, Some((&session, age))) {
@@ -192,7 +193,7 @@ async fn record_failed(desk: &Desk, asked: &SignIn) -> Result<(), No> {
 /// `DELETE /session`
 pub(crate) async fn sign_out(State(desk): State<Arc<Desk>>, person: Person) -> Result<Response, No> {
     let ended = match &person.came {
-        Came::Page(session) => {
+        Came::Page { session, .. } => {
             desk.house.store.end_desk_session(session_digest(session), desk.house.now()).await?
         }
         Came::Bearer => false,
@@ -232,6 +233,7 @@ pub(crate) async fn set_phrase(
     person: Person,
     Body(asked): Body<NewPhrase>,
 ) -> Outcome<PhraseSet> {
+    person.check_fresh(desk.house.now())?;
     let length = asked.passphrase.chars().count();
     if !(12..=1024).contains(&length) {
         return Err(invalid("passphrase", "must have 12 to 1024 characters").into());

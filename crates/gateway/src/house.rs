@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::catalog::Catalog;
+use crate::failed_credentials::FailedCredentials;
 use crate::law::Law;
 use crate::limits::Windows;
 use crate::metrics::Metrics;
@@ -52,6 +53,8 @@ pub struct House {
     pub schemas: Schemas,
     /// Answers kept for clients that asked for a task.
     pub calls: Calls,
+    /// Which failed credentials were written lately.
+    pub failed_credentials: FailedCredentials,
     /// What is counted.
     pub metrics: Metrics,
     /// Room for notices under way.
@@ -78,6 +81,7 @@ impl House {
             redactor,
             schemas: Schemas::default(),
             calls: Calls::default(),
+            failed_credentials: FailedCredentials::default(),
             metrics: Metrics::default(),
             notices: crate::notify::room(),
             modes: Mutex::default(),

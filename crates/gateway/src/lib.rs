@@ -7,6 +7,7 @@ pub mod assemble;
 pub mod cards;
 pub mod catalog;
 pub mod conduct;
+pub mod failed_credentials;
 pub mod house;
 pub mod http;
 pub mod law;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use countersign_core::call::{Scopes, Vouching};
 use countersign_core::config::{AgentAuth, Surface};
 use countersign_core::ids::{PrincipalId, Secret, SessionId};
+use countersign_core::record::Source;
 use countersign_core::role::Role;
-use countersign_store::{SavedLine, StoreFault, secret_digest};
+use countersign_store::{Credential, SavedLine, StoreFault, secret_digest};
 use countersign_wire::era::{Era, Version};
 use countersign_wire::frame::{Notification, Reply, Request, RpcError};
 use countersign_wire::mirror::Mirrors;
@@ -20,6 +21,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::cards::Cards;
+use crate::failed_credentials::{self, FailedTry};
 use crate::house::House;
 use crate::line::{self, ModeLimit, Principal};
 use crate::passthrough::{self, Passage};
@@ -60,6 +62,26 @@ impl Face {
             && self.house.law.load().agent_auth == AgentAuth::LoopbackOpen
     }
 
+    /// The live credential of a secret. A try with any other is a row of the ledger.
+    async fn by_secret(&self, secret: &Secret, opening: &Opening<'_>) -> Result<Credential, HttpRefusal> {
+        let found = self.house.store.credential(secret_digest(secret)).await;
+        let found = found.map_err(|fault| unavailable(&fault))?;
+        match found {
+            Some(credential) if credential.is_live(self.house.now()) => Ok(credential),
+            ended => {
+                let failed = FailedTry {
+                    secret,
+                    credential: ended.as_ref(),
+                    source: Source::Mcp,
+                    peer: opening.peer,
+                    route: opening.path,
+                };
+                Box::pin(failed_credentials::record(&self.house, failed)).await;
+                Err(unauthorized(ENDED))
+            }
+        }
+    }
+
     /// A credential names its holder; without one, on loopback, a line is the local agent, if the configuration lets it.
     async fn over_http(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
         let surface = match opening.path {
@@ -73,10 +95,7 @@ impl Face {
         let local = opening.peer.is_none_or(|peer| peer.ip().is_loopback());
         match bearer {
             Some(secret) => {
-                let found = self.house.store.credential(secret_digest(&Secret::new(secret.trim()))).await;
-                let credential = found.map_err(|fault| unavailable(&fault))?;
-                let live = credential.filter(|credential| credential.is_live(self.house.now()));
-                let credential = live.ok_or_else(|| unauthorized(ENDED))?;
+                let credential = self.by_secret(&Secret::new(secret.trim()), opening).await?;
                 Ok(line::tag(Principal {
                     surface,
                     ..Principal::of_credential(&credential, self.house.law.load().max_mode)

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use countersign_core::call::Caller;
 use countersign_core::config::Surface;
 use countersign_core::ids::FullName;
-use countersign_core::intent::Variant;
+use countersign_core::intent::{DeclaredIntent, Variant};
 use countersign_core::record::CallRecord;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_core::role::Role;
+use countersign_core::strict_json;
 use countersign_wire::frame::{Reply, RpcError};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::serve::Ctx;
@@ -170,7 +171,10 @@ pub(crate) async fn refuse_unread(
     refusal: Refusal,
     params: &RawValue,
 ) -> Answer {
-    let record = CallRecord::unread(caller, tool, variant, params.get().as_bytes());
+    let record = CallRecord {
+        intent: declared_in(params),
+        ..CallRecord::unread(caller, tool, variant, params.get().as_bytes())
+    };
     if let Err(fault) = house.store.refused(&record, &refusal, house.now()).await {
         tracing::error!(
             incident = fault.incident(),
@@ -179,6 +183,23 @@ pub(crate) async fn refuse_unread(
         );
     }
     Answer::refused(command, &refusal)
+}
+
+/// The longest text of a declared field that is read for the row of a refused call, in bytes.
+const DECLARED_LIMIT: usize = 64 << 10;
+
+/// What a request that never became a call declares, on either surface. Reads the fields of the intent alone.
+fn declared_in(params: &RawValue) -> Option<DeclaredIntent> {
+    let arguments = raw::get(params, "arguments")?;
+    let of = |object: &RawValue| {
+        let names = ["intent", "intent_operation_type", "intent_data_sensitivity", "intent_reason"];
+        let given = names.into_iter().filter_map(|name| {
+            let value = raw::get(object, name).filter(|value| value.get().len() <= DECLARED_LIMIT)?;
+            Some((name.to_owned(), strict_json::read_to_show(value.get())?))
+        });
+        DeclaredIntent::found_in(&given.collect())
+    };
+    raw::get(arguments, "countersign").and_then(of).or_else(|| of(arguments))
 }
 
 /// Refuses a retry that brings a state which is unknown, used or another call's: somebody may be trying something.

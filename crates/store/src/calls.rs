@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::confirm::PlanState;
+use countersign_core::confirm::{PlanEnd, PlanState};
 use countersign_core::digest::Digest;
 use countersign_core::effect::Effect;
 use countersign_core::gate::Permit;
@@ -19,7 +19,7 @@ use crate::fault::StoreFault;
 use crate::ledger::Entry;
 use crate::options::ReadRows;
 use crate::writer::{Keep, Tx};
-use crate::{Store, plans};
+use crate::{Store, decisions, plans};
 
 /// The largest result that is kept with a plan, in bytes.
 pub const RESULT_LIMIT: usize = 256 * 1024;
@@ -55,6 +55,8 @@ pub enum NotSpendable {
     Used,
     /// The plan was cancelled.
     Cancelled,
+    /// The plan was cancelled because its tool changed.
+    ToolChanged,
     /// A person rejected the plan.
     Rejected,
     /// The token or its plan is past its time.
@@ -378,7 +380,7 @@ fn spend(
 /// What came first, for the answer; the statement above has already decided.
 fn why_not(tx: &mut Tx<'_>, plan: &PlanId, hash: Digest, token: Digest) -> Result<NotSpendable, StoreFault> {
     let found = tx.one(
-        "SELECT plans.state FROM plans JOIN tokens ON tokens.plan_id = plans.plan_id
+        "SELECT plans.state, plans.note FROM plans JOIN tokens ON tokens.plan_id = plans.plan_id
           WHERE plans.plan_id = $1 AND plans.hash = $2 AND tokens.token = $3",
         &cells![plan.as_str(), hash, token],
     )?;
@@ -388,7 +390,10 @@ fn why_not(tx: &mut Tx<'_>, plan: &PlanId, hash: Digest, token: Digest) -> Resul
         Ok(PlanState::Executing | PlanState::Done | PlanState::Failed | PlanState::OutcomeUnknown) => {
             NotSpendable::Used
         }
-        Ok(PlanState::Cancelled) => NotSpendable::Cancelled,
+        Ok(PlanState::Cancelled) => match found.maybe_text()?.as_deref() {
+            Some(decisions::TOOL_CHANGED) => NotSpendable::ToolChanged,
+            Some(_) | None => NotSpendable::Cancelled,
+        },
         Ok(PlanState::Rejected) => NotSpendable::Rejected,
         Ok(PlanState::Pending | PlanState::Approved) if is_unproven(tx, plan)? => NotSpendable::Unproven,
         Ok(PlanState::Pending | PlanState::Approved | PlanState::Expired) => NotSpendable::Expired,
@@ -413,6 +418,7 @@ impl NotSpendable {
                 Refusal::new(Code::ConfirmTokenUsed, message).with("plan_id", plan)
             }
             NotSpendable::Cancelled => Refusal::new(Code::PlanCancelled, format!("`{plan}` was cancelled")),
+            NotSpendable::ToolChanged => PlanEnd::ToolChanged.refusal(plan),
             NotSpendable::Rejected => Refusal::new(Code::ApprovalRejected, format!("`{plan}` was rejected")),
             NotSpendable::Expired => {
                 Refusal::new(Code::ConfirmTokenExpired, format!("the confirm token of `{plan}` has expired"))

@@ -1,5 +1,6 @@
 //! Credentials: who may open a line, and as what. Only digests of secrets are kept; a secret is shown once, elsewhere.
 
+use countersign_core::confirm::PlanEnd;
 use countersign_core::digest::{Digest, Domain};
 use countersign_core::ids::{CredentialId, LedgerId, PrincipalId, Secret};
 use countersign_core::record::{ActorRole, RowKind, RowStatus};
@@ -7,10 +8,10 @@ use countersign_core::role::Role;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::Store;
 use crate::engine::{Found, cells, json_text};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
+use crate::{Store, decisions};
 
 /// How a secret is kept at rest.
 pub fn secret_digest(secret: &Secret) -> Digest {
@@ -40,6 +41,16 @@ impl Credential {
     /// Whether it works at this moment.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+/// How a credential ended by this moment, if it did. One that is gone works as little as a revoked one.
+pub(crate) fn end_of(found: Option<&Credential>, now: Timestamp) -> Option<PlanEnd> {
+    match found {
+        None => Some(PlanEnd::CredentialRevoked),
+        Some(one) if one.revoked.is_some() => Some(PlanEnd::CredentialRevoked),
+        Some(one) if !one.is_live(now) => Some(PlanEnd::CredentialExpired),
+        Some(_) => None,
     }
 }
 
@@ -110,7 +121,8 @@ impl Store {
         self.read(move |view| view.query(&sql, &[])?.into_iter().map(decode).collect()).await
     }
 
-    /// Ends a credential; none if there is no such one or it was ended before.
+    /// Ends a credential, and with it every open plan that was asked for with it; none if there is no such one or it was
+    /// ended before.
     pub async fn revoke_credential(
         &self,
         credential: &CredentialId,
@@ -118,6 +130,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<LedgerId>, StoreFault> {
         let (credential, by, id) = (credential.clone(), by.clone(), self.mint(now));
+        let ids = self.ids();
         self.write(move |tx| {
             let changed = tx.execute(
                 "UPDATE credentials SET revoked = $1 WHERE credential_id = $2 AND revoked IS NULL",
@@ -127,6 +140,7 @@ impl Store {
                 return Ok(None);
             }
             tx.append(&about(&credential, "revoke_credential", &by), id.clone(), now);
+            decisions::cancel_for_credential(tx, &ids, &credential, now)?;
             Ok(Some(id.clone()))
         })
         .await

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use countersign_core::confirm::{Approval, PlanState, Rail, check_unblocked};
+use countersign_core::confirm::{Approval, PlanEnd, PlanState, Rail, check_unblocked};
 use countersign_core::digest::Digest;
-use countersign_core::ids::{FullName, LedgerId, PlanId, PrincipalId};
+use countersign_core::ids::{CredentialId, FullName, LedgerId, PlanId, PrincipalId};
 use countersign_core::plan::Plan;
 use countersign_core::record::{ActorRole, RowKind, Source};
 use countersign_core::refusal::{Code, Refusal};
@@ -16,7 +16,10 @@ use crate::engine::{Found, cells, json_text};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
 use crate::writer::Tx;
-use crate::{Store, pauses, plans};
+use crate::{Store, credentials, pauses, plans};
+
+/// What is noted on a plan whose tool changed. Nobody else can write a note on a cancelled plan.
+pub(crate) const TOOL_CHANGED: &str = "the tool has changed";
 
 /// How many plans one transaction closes at most.
 const SWEEP: u32 = 500;
@@ -34,6 +37,8 @@ pub enum NotDecided {
     TooWeak,
     /// Its own preview forbids it.
     Blocked,
+    /// The credential it was asked for with has ended.
+    Ended(PlanEnd),
 }
 
 /// A decision that was not made.
@@ -105,8 +110,8 @@ impl Store {
         let kept = json_text(&approval).map_err(DecideRefused::Fault)?;
         let decided = self.write(move |tx| {
             tx.check_clock(now)?;
-            if is_blocked(tx, &id)? {
-                return Ok(Err(NotDecided::Blocked));
+            if let Some(why) = unapprovable(tx, &id, now)? {
+                return Ok(Err(why));
             }
             let found = tx.one(
                 "UPDATE plans SET state = 'approved', approval = $1, decided = $2
@@ -258,7 +263,7 @@ impl Store {
         self.sweep(move |tx| {
             let closed = tx.query(
                 &format!(
-                    "UPDATE plans SET state = 'cancelled', decided = $1, note = 'the tool has changed'
+                    "UPDATE plans SET state = 'cancelled', decided = $1, note = '{TOOL_CHANGED}'
                       WHERE plan_id IN (SELECT plan_id FROM plans
                                          WHERE tool = $2 AND state IN ('pending', 'approved') LIMIT {SWEEP})
                         AND state IN ('pending', 'approved')
@@ -311,7 +316,7 @@ impl Store {
     }
 }
 
-/// Closes the plan of a hash whose time has run out, so that a new one can take its place.
+/// Closes the plan of a hash whose time has run out or whose credential has ended, so that a new one can take its place.
 pub(crate) fn expire_equal(
     tx: &mut Tx<'_>,
     ids: &Mint,
@@ -324,7 +329,12 @@ pub(crate) fn expire_equal(
           RETURNING body",
         &cells![hash, now],
     )?;
-    close_all(tx, ids, closed, "expire", now).map(drop)
+    close_all(tx, ids, closed, "expire", now)?;
+    let open = "SELECT plan_id FROM plans WHERE hash = $1 AND state IN ('pending', 'approved')";
+    let Some(mut found) = tx.one(open, &cells![hash])? else { return Ok(()) };
+    let id = PlanId::new(found.text()?);
+    let Some(NotDecided::Ended(_)) = unapprovable(tx, &id, now)? else { return Ok(()) };
+    cancel_ended(tx, ids, &id, now)
 }
 
 fn close_all(
@@ -345,12 +355,56 @@ fn close_all(
         .collect()
 }
 
-/// Whether a plan that waits is forbidden by its own preview. Its body never changes: looking first is no race.
-fn is_blocked(tx: &mut Tx<'_>, id: &PlanId) -> Result<bool, StoreFault> {
-    let sql = "SELECT body FROM plans WHERE plan_id = $1 AND state = 'pending'";
-    let Some(mut found) = tx.one(sql, &cells![id.as_str()])? else { return Ok(false) };
-    let plan: Plan = found.json()?;
-    Ok(check_unblocked(&plan).is_err())
+/// Why nobody can agree to a plan: its own preview forbids it, or the credential it was asked for with has ended. Its body
+/// never changes, and revoking a credential cancels its plans: looking first is no race.
+fn unapprovable(tx: &mut Tx<'_>, id: &PlanId, now: Timestamp) -> Result<Option<NotDecided>, StoreFault> {
+    let sql =
+        "SELECT body, state FROM plans WHERE plan_id = $1 AND state IN ('pending', 'approved', 'cancelled')";
+    let Some(mut found) = tx.one(sql, &cells![id.as_str()])? else { return Ok(None) };
+    let (plan, state): (Plan, PlanState) = (found.json()?, found.word()?);
+    if let Some(credential) = &plan.credential {
+        let found = tx.one(&credentials::by_id_sql(), &cells![credential.as_str()])?;
+        let found = found.map(credentials::decode).transpose()?;
+        if let Some(end) = credentials::end_of(found.as_ref(), now) {
+            return Ok(Some(NotDecided::Ended(end)));
+        }
+    }
+    let is_blocked = state == PlanState::Pending && check_unblocked(&plan).is_err();
+    Ok(is_blocked.then_some(NotDecided::Blocked))
+}
+
+/// Cancels the open plans of a principal that were asked for with a credential that has just been revoked.
+pub(crate) fn cancel_for_credential(
+    tx: &mut Tx<'_>,
+    ids: &Mint,
+    credential: &CredentialId,
+    now: Timestamp,
+) -> Result<(), StoreFault> {
+    let open = tx.query(
+        "SELECT plan_id, body FROM plans
+          WHERE principal = (SELECT name FROM credentials WHERE credential_id = $1)
+            AND state IN ('pending', 'approved')",
+        &cells![credential.as_str()],
+    )?;
+    for mut found in open {
+        let (id, plan): (String, Plan) = (found.text()?, found.json()?);
+        if plan.credential.as_ref() != Some(credential) {
+            continue;
+        }
+        cancel_ended(tx, ids, &PlanId::new(id), now)?;
+    }
+    Ok(())
+}
+
+/// Cancels an open plan whose credential has ended.
+fn cancel_ended(tx: &mut Tx<'_>, ids: &Mint, id: &PlanId, now: Timestamp) -> Result<(), StoreFault> {
+    let closed = tx.query(
+        "UPDATE plans SET state = 'cancelled', decided = $1, note = 'the credential has ended'
+          WHERE plan_id = $2 AND state IN ('pending', 'approved')
+          RETURNING body",
+        &cells![now, id.as_str()],
+    )?;
+    close_all(tx, ids, closed, "credential_ended", now).map(drop)
 }
 
 /// What stood against a decision, for the answer; the statement has already decided.
@@ -402,6 +456,7 @@ impl NotDecided {
                 Code::ApprovalPending,
                 "the plan waits for an approval of more strength than this one",
             ),
+            NotDecided::Ended(end) => end.refusal("the plan"),
             NotDecided::Blocked => {
                 Refusal::new(Code::PreviewFailed, "the plan can't be approved, its preview forbids it")
                     .because("preview_blocked")

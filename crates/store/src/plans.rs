@@ -1,7 +1,7 @@
 //! Plans: kept until someone decides. An equal call joins the open plan with a token of its own. What a decision
 //! does is in `decisions`; what running one does, in `calls`.
 
-use countersign_core::confirm::{Approval, Held, PlanState};
+use countersign_core::confirm::{Approval, Held, PlanEnd, PlanState};
 use countersign_core::digest::Digest;
 use countersign_core::ids::{LedgerId, PlanId, PrincipalId};
 use countersign_core::plan::Plan;
@@ -14,7 +14,7 @@ use crate::engine::{Cell, Found, cells, json_text};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
 use crate::writer::Tx;
-use crate::{Store, decisions};
+use crate::{Store, credentials, decisions};
 
 /// How many plans of one principal may be pending.
 pub const PENDING_LIMIT: u64 = 20;
@@ -170,7 +170,23 @@ impl Store {
             let Some(mut found) = view.one(&sql, &cells![token])? else { return Ok(None) };
             let token_expires = found.time()?;
             let PlanRow { plan, state, approval, note, .. } = decode(found)?;
-            Ok(Some(Held { plan, state, approval, token_expires, note }))
+            let credential = match &plan.credential {
+                Some(id) => {
+                    let found = view.one(&credentials::by_id_sql(), &cells![id.as_str()])?;
+                    Some(found.map(credentials::decode).transpose()?)
+                }
+                None => None,
+            };
+            let ended = match (&credential, state, note.as_deref()) {
+                // A credential that is gone works as little as a revoked one.
+                (Some(found), _, _) if found.as_ref().is_none_or(|one| one.revoked.is_some()) => {
+                    Some(PlanEnd::CredentialRevoked)
+                }
+                (_, PlanState::Cancelled, Some(decisions::TOOL_CHANGED)) => Some(PlanEnd::ToolChanged),
+                _ => None,
+            };
+            let credential_expires = credential.flatten().and_then(|credential| credential.expires);
+            Ok(Some(Held { plan, state, approval, token_expires, note, ended, credential_expires }))
         })
         .await
     }

@@ -5,9 +5,8 @@ use std::path::Path;
 use countersign_core::confirm::{Approval, Rail};
 use countersign_core::effect::Effect;
 use countersign_core::ids::{LedgerId, PlanId};
-use countersign_core::intent::{Sensitivity, Variant};
+use countersign_core::intent::{DeclaredIntent, Variant};
 use countersign_core::mode::Mode;
-use countersign_core::plan::StoredIntent;
 use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_core::refusal::Code;
 use countersign_store::ledger::Json;
@@ -54,9 +53,9 @@ fn story() -> Vec<Entry> {
         variant: Some(Variant::Destructive),
         effect: Some(Effect::Destructive),
         mode: Some(Mode::Execute),
-        intent: Some(StoredIntent {
-            operation_type: Effect::Destructive,
-            data_sensitivity: Some(Sensitivity::Internal),
+        intent: Some(DeclaredIntent {
+            operation_type: Some("destructive".into()),
+            data_sensitivity: Some("internal".into()),
             reason: Some("the site moved".into()),
         }),
         arguments: Some(Json::of(&json!({"repo": "acme/site", "token": "sha256:0a1b"}))),
@@ -93,8 +92,8 @@ fn story() -> Vec<Entry> {
         Entry {
             upstream: Some("notes".into()),
             tool: Some("wipe\u{1b}[2J".into()),
-            intent: Some(StoredIntent {
-                operation_type: Effect::Write,
+            intent: Some(DeclaredIntent {
+                operation_type: Some("write".into()),
                 data_sensitivity: None,
                 reason: Some("harmless \u{202e}txt.exe\nnext line".into()),
             }),

@@ -106,6 +106,7 @@ pub fn freeze_series(
         id,
         hash,
         principal: caller.principal.clone(),
+        credential: caller.credential.clone(),
         session: caller.session.clone(),
         tool: name,
         fingerprint,

@@ -134,6 +134,7 @@ impl Draft {
             id,
             hash,
             principal: self.call.caller.principal.clone(),
+            credential: self.call.caller.credential.clone(),
             session: self.call.caller.session.clone(),
             tool: self.call.name.clone(),
             fingerprint: self.tool.fingerprint,

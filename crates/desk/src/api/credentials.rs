@@ -77,6 +77,11 @@ pub(crate) async fn make(
 ) -> Outcome<Made> {
     let now = desk.house.now();
     let role: Role = new.role.parse().map_err(|_| invalid("role", "must be agent or human"))?;
+    match role {
+        // It would outlast the session it was made from.
+        Role::Human => person.check_fresh(now)?,
+        Role::Agent => {}
+    }
     let id = CredentialId::mint(now, chance::bits());
     let name = new.name.as_ref().map_or_else(
         || {

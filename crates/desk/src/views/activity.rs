@@ -1,6 +1,6 @@
 //! One row of the ledger as REST tells of it: the row as it is hashed, and what the seed calls `metadata`.
 
-use countersign_core::plan::StoredIntent;
+use countersign_core::intent::DeclaredIntent;
 use countersign_store::Row;
 use countersign_store::ledger::Json;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use serde_json::Value;
 pub struct ActivityMetadata {
     /// What was declared: `{operation_type, data_sensitivity?, reason?}`.
     #[schemars(with = "Option<Value>")]
-    pub intent: Option<StoredIntent>,
+    pub intent: Option<DeclaredIntent>,
     /// Through which call tool: read, write, destructive.
     pub tool_variant: Option<String>,
 }
@@ -58,7 +58,7 @@ pub struct Activity {
     /// What was declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
-    pub intent: Option<StoredIntent>,
+    pub intent: Option<DeclaredIntent>,
     /// Arguments with secrets replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]

@@ -228,6 +228,7 @@ pub(crate) fn plan(id: &str, kind: Kind, arguments: Value) -> Plan {
         id: PlanId::new(format!("pln_{id}")),
         hash: Digest::plain(id.as_bytes()),
         principal: "bot".into(),
+        credential: None,
         session: "s1".into(),
         tool: "infra:wipe".parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),

@@ -3,7 +3,7 @@
 use countersign_core::ids::Secret;
 use countersign_core::record::RowStatus;
 use countersign_core::role::Role;
-use countersign_store::{Filter, session_digest, sign_in_digest};
+use countersign_store::{Filter, page_proof, session_digest, sign_in_digest};
 use jiff::{Timestamp, ToSpan as _};
 use serde_json::json;
 
@@ -107,4 +107,48 @@ async fn a_credential_signs_the_page_in_unless_it_is_an_agents() {
     );
     assert_eq!(scene.sign_in(json!({})).await.status, 400);
     assert_eq!(scene.sign_in(json!({"code": "x", "credential": "y"})).await.status, 400);
+}
+
+/// A request of a page with this session: what a browser sends with a change.
+async fn change(scene: &Scene, session: &Secret, path: &str, body: serde_json::Value) -> crate::kit::Reply {
+    let request = axum::http::Request::builder()
+        .method("POST")
+        .uri(format!("/api/v1{path}"))
+        .header("host", HOST)
+        .header("origin", crate::kit::ORIGIN)
+        .header("sec-fetch-site", "same-origin")
+        .header("content-type", "application/json")
+        .header("cookie", format!("countersign_session={}", session.expose()))
+        .header("x-csrf-token", page_proof(session));
+    scene.send(request.body(axum::body::Body::from(body.to_string())).unwrap()).await
+}
+
+#[tokio::test]
+async fn attack_16_a_lasting_human_credential_needs_a_fresh_sign_in() {
+    let scene = Scene::open().await;
+    let (now, ada) = (Timestamp::now(), "crd_ada".into());
+    for (name, since, status) in [("stale", now - 6.minutes(), 403), ("fresh", now - 1.minutes(), 200)] {
+        let session = Secret::new(format!("session-{name}"));
+        let digest = session_digest(&session);
+        scene.store.open_desk_session(&ada, "credential", digest, now + 1.hours(), since).await.unwrap();
+        let person = json!({"role": "human", "name": format!("person-{name}")});
+        let made = change(&scene, &session, "/credentials", person).await;
+        assert_eq!(made.status.as_u16(), status, "{name}: {:?}", made.json());
+        // A pass phrase outlasts the session as well.
+        let phrase = json!({"passphrase": "correct horse battery staple"});
+        let set = change(&scene, &session, "/me/passphrase", phrase).await;
+        assert_eq!(set.status.as_u16(), status, "{name}: {:?}", set.json());
+        if status == 403 {
+            assert_eq!(made.code(), "E_CREDENTIAL_REQUIRED");
+            let details = &made.json()["errors"][0]["details"];
+            assert_eq!(details["reason_code"], "sign_in_stale", "{details}");
+            assert!(made.json()["errors"][0]["message"].as_str().unwrap().contains("countersign open"));
+        }
+        // An agent's opens nothing here, and needs no more than before.
+        let agent = json!({"role": "agent", "name": format!("agent-{name}")});
+        assert_eq!(change(&scene, &session, "/credentials", agent).await.status.as_u16(), 200);
+    }
+    // Whoever brings the credential itself has just shown it.
+    let made = scene.ask("post", "/credentials", Some(json!({"role": "human", "name": "bearer"}))).await;
+    assert_eq!(made.status.as_u16(), 200);
 }

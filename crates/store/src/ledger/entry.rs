@@ -5,9 +5,9 @@ use countersign_core::confirm::Approval;
 use countersign_core::digest::Digest;
 use countersign_core::effect::Effect;
 use countersign_core::ids::{PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
-use countersign_core::intent::Variant;
+use countersign_core::intent::{DeclaredIntent, Variant};
 use countersign_core::mode::Mode;
-use countersign_core::plan::{Plan, StoredIntent};
+use countersign_core::plan::Plan;
 use countersign_core::record::{ActorRole, CallRecord, RowKind, RowStatus, Source};
 use countersign_core::refusal::Refusal;
 use serde_json::{Map, Value, json};
@@ -40,7 +40,7 @@ pub struct Entry {
     /// The mode in force.
     pub mode: Option<Mode>,
     /// What was declared.
-    pub intent: Option<StoredIntent>,
+    pub intent: Option<DeclaredIntent>,
     /// Arguments with secrets replaced.
     pub arguments: Option<Json>,
     /// The digest of the arguments as they were.
@@ -101,7 +101,7 @@ impl Entry {
             variant: record.variant,
             effect: record.effect,
             mode: record.mode,
-            intent: record.intent.clone().map(Into::into),
+            intent: record.intent.clone(),
             arguments: Some(Json::of(&record.arguments)),
             arguments_digest: Some(record.arguments_digest),
             plan_id: record.plan_id.clone(),
@@ -147,7 +147,7 @@ impl Entry {
             tool: Some(plan.tool.tool.clone()),
             variant: plan.variant,
             effect: Some(plan.effect),
-            intent: plan.intent.clone(),
+            intent: plan.intent.clone().map(Into::into),
             arguments_digest: Some(plan.arguments.digest()),
             plan_id: Some(plan.id.clone()),
             plan_hash: Some(plan.hash),

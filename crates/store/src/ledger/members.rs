@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use countersign_core::canonical;
 use countersign_core::digest::Digest;
-use countersign_core::plan::StoredIntent;
+use countersign_core::intent::DeclaredIntent;
 
 /// An object's text as it grows. Rows are written by the thousand: nothing is built that is not kept.
 pub(super) struct Members(String);
@@ -45,12 +45,12 @@ impl Members {
         value.push_hex(&mut self.0);
         self.0.push('"');
     }
-    pub(super) fn intent(&mut self, intent: Option<&StoredIntent>) {
+    pub(super) fn intent(&mut self, intent: Option<&DeclaredIntent>) {
         let Some(intent) = intent else { return };
         self.name("intent");
         let mut inside = Self(String::new());
-        inside.text("data_sensitivity", intent.data_sensitivity.map(|word| word.as_str()));
-        inside.text("operation_type", Some(intent.operation_type.as_str()));
+        inside.text("data_sensitivity", intent.data_sensitivity.as_deref());
+        inside.text("operation_type", intent.operation_type.as_deref());
         inside.text("reason", intent.reason.as_deref());
         self.0.push_str(&inside.end());
     }

@@ -5,9 +5,8 @@ use countersign_core::confirm::Approval;
 use countersign_core::digest::{Digest, Domain};
 use countersign_core::effect::Effect;
 use countersign_core::ids::{LedgerId, PlanId, PrincipalId, SessionId, ToolName, UpstreamId, WriterId};
-use countersign_core::intent::Variant;
+use countersign_core::intent::{DeclaredIntent, Variant};
 use countersign_core::mode::Mode;
-use countersign_core::plan::StoredIntent;
 use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -75,7 +74,7 @@ pub struct Row {
     /// The mode in force.
     pub mode: Option<Mode>,
     /// What was declared.
-    pub intent: Option<StoredIntent>,
+    pub intent: Option<DeclaredIntent>,
     /// Arguments with secrets replaced.
     pub arguments: Option<Json>,
     /// The digest of the arguments as they were.
@@ -133,9 +132,13 @@ impl Row {
             variant: entry.variant,
             effect: entry.effect,
             mode: entry.mode,
-            intent: entry.intent.clone().map(|mut intent| {
-                intent.reason = intent.reason.map(|reason| storable(&reason));
-                intent
+            intent: entry.intent.as_ref().map(|intent| {
+                let kept = |text: &Option<String>| text.as_deref().map(storable);
+                DeclaredIntent {
+                    operation_type: kept(&intent.operation_type),
+                    data_sensitivity: kept(&intent.data_sensitivity),
+                    reason: kept(&intent.reason),
+                }
             }),
             arguments: entry.arguments.clone(),
             arguments_digest: entry.arguments_digest,
@@ -212,11 +215,7 @@ impl Row {
         }
         let json = |json: Option<Json>| json.map_or(Cell::Null, |json| Cell::Text(json.0));
         let (operation, sensitivity, reason) = match self.intent {
-            Some(intent) => (
-                Some(intent.operation_type.as_str()),
-                intent.data_sensitivity.map(|word| word.as_str()),
-                intent.reason,
-            ),
+            Some(intent) => (intent.operation_type, intent.data_sensitivity, intent.reason),
             None => (None, None, None),
         };
         vec![
@@ -236,8 +235,8 @@ impl Row {
             word(self.variant.map(Variant::as_str)),
             word(self.effect.map(Effect::as_str)),
             word(self.mode.map(Mode::as_str)),
-            word(operation),
-            word(sensitivity),
+            text(operation),
+            text(sensitivity),
             text(reason),
             json(self.arguments),
             self.arguments_digest.into(),
@@ -300,13 +299,13 @@ pub(crate) fn decode(mut found: Found) -> Result<Row, StoreFault> {
     })
 }
 
-fn decode_intent(found: &mut Found) -> Result<Option<StoredIntent>, StoreFault> {
-    let (operation, data_sensitivity, reason) = (found.maybe()?, found.maybe()?, found.maybe_text()?);
-    match operation {
-        Some(operation_type) => Ok(Some(StoredIntent { operation_type, data_sensitivity, reason })),
-        None if data_sensitivity.is_none() && reason.is_none() => Ok(None),
-        None => Err(StoreFault::corrupt("an intent without an operation")),
-    }
+fn decode_intent(found: &mut Found) -> Result<Option<DeclaredIntent>, StoreFault> {
+    let intent = DeclaredIntent {
+        operation_type: found.maybe_text()?,
+        data_sensitivity: found.maybe_text()?,
+        reason: found.maybe_text()?,
+    };
+    Ok((intent != DeclaredIntent::default()).then_some(intent))
 }
 
 /// Kept JSON must be one whole value: otherwise text could be moved from one column into the next, unseen by the hash.

@@ -44,7 +44,7 @@ async fn every_filter_finds_its_rows_and_no_others(place: Place) {
     other.plan_id = Some("pln_1".into());
     other.arguments = json!({});
     let mut intent = other.intent.clone().unwrap();
-    intent.operation_type = Effect::Destructive;
+    intent.operation_type = Some("destructive".to_owned());
     intent.reason = Some("clean up".into());
     other.intent = Some(intent);
     let two = store.pending(&other, at(2)).await.unwrap();

@@ -1,17 +1,19 @@
 //! Plans and decisions: joining, limits, who is first, pauses, expiry, and what is left after a crash.
 
-use countersign_core::confirm::{Approval, PlanState, Rail, Strength};
+use countersign_core::confirm::{Approval, PlanEnd, PlanState, Rail, Strength};
 use countersign_core::gate::token_digest;
-use countersign_core::ids::PlanId;
+use countersign_core::ids::{CredentialId, PlanId, Secret};
 use countersign_core::record::RowKind;
 use countersign_core::refusal::Code;
+use countersign_core::role::Role;
 use countersign_store::{
-    DecideRefused, Filter, HoldRefused, Joined, NotDecided, PENDING_LIMIT, Paused, PlanFilter, Store,
+    Credential, DecideRefused, Filter, HoldRefused, Joined, NotDecided, PENDING_LIMIT, Paused, PlanFilter,
+    Store, secret_digest,
 };
 use serde_json::json;
 
 use crate::place::{Place, on_both};
-use crate::world::{LIFE, at, hold, hold_as, permit_for, redeem};
+use crate::world::{LIFE, at, draft, freeze, hold, hold_as, permit_for, redeem};
 
 on_both!(
     an_equal_call_joins_and_either_token_ends_both,
@@ -22,6 +24,7 @@ on_both!(
     three_rejections_pause_and_a_person_resumes,
     only_its_owner_cancels,
     a_changed_tool_takes_its_plans_along,
+    attack_16_a_plan_ends_with_its_credential,
     time_closes_plans,
     plans_are_listed_newest_first_by_pages,
 );
@@ -165,6 +168,50 @@ async fn a_changed_tool_takes_its_plans_along(place: Place) {
     assert_eq!(closed, expect);
     assert_eq!(state(&store, &other).await, PlanState::Pending);
     assert!(store.cancel_for_tool(&"files:write_it".parse().unwrap(), at(2)).await.unwrap().is_empty());
+}
+
+/// Expired or revoked: nobody agrees to it, nobody runs it, and an equal call is a new plan.
+async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
+    let store = place.store().await;
+    for (number, end) in [PlanEnd::CredentialExpired, PlanEnd::CredentialRevoked].into_iter().enumerate() {
+        let (name, id) = (format!("bot-{number}"), CredentialId::new(format!("crd_{number}")));
+        let credential = Credential {
+            id: id.clone(),
+            role: Role::Agent,
+            name: name.clone(),
+            scopes: json!({}),
+            created: at(0),
+            expires: (end == PlanEnd::CredentialExpired).then(|| at(10)),
+            revoked: None,
+        };
+        let secret = secret_digest(&Secret::new(name.as_str()));
+        store.add_credential(&credential, secret, &"root".into(), at(0)).await.unwrap();
+        let mut plans = Vec::new();
+        for (token, argument) in [("pending", 1), ("agreed", 2)] {
+            let arguments = json!({"number": argument}).to_string();
+            let (mut plan, record) =
+                freeze(&draft(&name, "write_it", &arguments, at(1)), number as u128 * 2 + argument, at(1));
+            plan.credential = Some(id.clone());
+            let token = token_digest(&format!("{name}-{token}"));
+            plans.push(store.hold(&plan, token, plan.expires, record, at(1)).await.unwrap().plan_id);
+        }
+        store.approve(&plans[1], approval(Rail::Page, 2), at(2)).await.unwrap();
+        // The gate said yes a moment before.
+        let permit = permit_for(&store, &format!("{name}-agreed"), at(3)).await;
+        if end == PlanEnd::CredentialRevoked {
+            store.revoke_credential(&id, &"root".into(), at(20)).await.unwrap().unwrap();
+            assert!(store.open(permit, at(20)).await.is_err(), "the race ends in the store");
+            assert_eq!(state(&store, &plans[1]).await, PlanState::Cancelled);
+        }
+        let refused = why(store.approve(&plans[0], approval(Rail::Page, 21), at(21)).await.unwrap_err());
+        assert_eq!(refused, NotDecided::Ended(end));
+        assert_eq!(refused.refusal().code, Code::PlanCancelled);
+        let held = store.held(token_digest(&format!("{name}-agreed"))).await.unwrap().unwrap();
+        assert!(redeem(&held, &format!("{name}-agreed"), at(21)).unwrap_err().contains("E_PLAN_CANCELLED"));
+        let arguments = json!({"number": 1}).to_string();
+        let again = hold_as(&store, &name, ("write_it", &arguments), &format!("{name}-again"), at(22)).await;
+        assert_ne!(again.unwrap().plan_id, plans[0]);
+    }
 }
 
 async fn time_closes_plans(place: Place) {

@@ -37,7 +37,7 @@ pub(crate) fn line(row: &Row, zone: &Zone) -> Vec<(String, Style)> {
         (row.status.to_string(), status_style(row.status)),
         (row.principal.as_ref().map(ToString::to_string).unwrap_or_default(), plain),
         (about(row), NAME),
-        (row.intent.as_ref().map(|intent| intent.operation_type.to_string()).unwrap_or_default(), plain),
+        (row.intent.as_ref().and_then(|intent| intent.operation_type.clone()).unwrap_or_default(), plain),
         (row.code.clone().unwrap_or_default(), if row.status == RowStatus::Success { plain } else { WARN }),
         (row.plan_id.as_ref().map(ToString::to_string).unwrap_or_default(), DIM),
         (row.id.to_string(), DIM),

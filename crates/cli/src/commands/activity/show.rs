@@ -55,11 +55,8 @@ fn text(row: &Row) -> String {
     sheet.line("call tool", row.variant.map(|variant| variant.call_tool().to_owned()));
     sheet.line("effect", row.effect.map(|effect| effect.to_string()));
     sheet.line("mode", row.mode.map(|mode| mode.to_string()));
-    sheet.line("intent", row.intent.as_ref().map(|intent| intent.operation_type.to_string()));
-    sheet.line(
-        "sensitivity",
-        row.intent.as_ref().and_then(|intent| intent.data_sensitivity).map(|word| word.to_string()),
-    );
+    sheet.line("intent", row.intent.as_ref().and_then(|intent| intent.operation_type.clone()));
+    sheet.line("sensitivity", row.intent.as_ref().and_then(|intent| intent.data_sensitivity.clone()));
     sheet.line("reason", row.intent.as_ref().and_then(|intent| intent.reason.clone()));
     sheet.line("code", row.code.as_deref().map(code));
     sheet.line("took", row.duration_us.map(|us| span(std::time::Duration::from_micros(us))));

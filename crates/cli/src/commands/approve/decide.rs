@@ -142,6 +142,10 @@ pub(crate) async fn lost(
             let refusal = check_unblocked(&row.plan).err().unwrap_or_else(|| why.refusal());
             Trouble::refused(refusal, format!("countersign reject {}", row.plan.id))
         }
+        DecideRefused::NotDecided(NotDecided::Ended(end)) => {
+            let id = &row.plan.id;
+            Trouble::refused(end.refusal(id.as_str()), format!("countersign plans show {id}"))
+        }
         DecideRefused::NotDecided(why @ (NotDecided::Unknown | NotDecided::TooWeak)) => {
             Trouble::refused(why.refusal(), "countersign plans list")
         }

@@ -44,6 +44,7 @@ pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
         id: PlanId::new(format!("pln_{id}")),
         hash: Digest::plain(id.as_bytes()),
         principal: "local-agent".into(),
+        credential: None,
         session: "stdio:work".into(),
         tool: tool.parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),

@@ -1,7 +1,9 @@
 //! Attacks on who is who: a program that answers its own confirmation, connections without a credential, credentials that
 //! ended, and what is left in the ledger of each.
 
+use countersign_core::ids::CredentialId;
 use countersign_core::role::Role;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::client::{Client, Host, Reply, Way};
@@ -210,4 +212,218 @@ fn attack_07_token_create_prints_what_to_paste() {
     let piped = create(&["--name", "two"]);
     assert!(piped.stderr.contains("Authorization: Bearer $COUNTERSIGN_TOKEN"), "{piped}");
     assert!(!piped.stderr.contains(piped.stdout.trim_end()), "{piped}");
+}
+
+/// Destructive calls need a person.
+const NEEDS_HUMAN: &str =
+    "[gateway]\nmode = \"execute\"\n[[rules]]\nmatch = \"notes:erase_all\"\nstrength = \"human\"\n";
+
+/// A person's request to the desk: status and envelope.
+fn desk(scene: &Scene, secret: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let headers = [
+        ("Content-Type".to_owned(), "application/json".to_owned()),
+        ("Authorization".to_owned(), format!("Bearer {secret}")),
+    ];
+    let path = format!("/api/v1{path}");
+    let answer = http::send(&scene.gateway().address(), method, &path, &headers, body).unwrap();
+    (answer.status, serde_json::from_str(&answer.text().unwrap()).unwrap_or_default())
+}
+
+fn revoke(scene: &Scene, id: &str) {
+    let id = CredentialId::new(id);
+    scene.store(async |store| {
+        store.revoke_credential(&id, &"ada".into(), Timestamp::now()).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn attack_16_a_revoked_agents_plan_can_not_be_approved_and_run() {
+    let mut scene = Scene::open(Way::HttpModern, NEEDS_HUMAN);
+    let ada = scene.credential("ada", Role::Human, "{}");
+    let line = scene.line_as(Host::None, Some(scene.credential("bot", Role::Agent, "{}")));
+    let held = erase(&line);
+    let plan = held.data()["plan_id"].as_str().unwrap().to_owned();
+    revoke(&scene, "crd_bot");
+    let (status, answer) = desk(&scene, &ada, "POST", &format!("/plans/{plan}/approve"), r#"{"run":true}"#);
+    let error = &answer["error"];
+    assert_eq!((status, error["code"].as_str()), (409, Some("E_PLAN_CANCELLED")), "{answer}");
+    assert_eq!(error["details"]["reason_code"], "credential_revoked", "{answer}");
+    let (_, shown) = desk(&scene, &ada, "GET", &format!("/plans/{plan}"), "");
+    assert_eq!(shown["data"]["plan"]["state"], "cancelled", "{shown}");
+    let typed = scene.world.run(&["approve", &plan, "--yes", "--json"]);
+    assert_ne!(typed.code, Some(0), "{typed}");
+    assert_eq!(scene.reached(), []);
+    scene.finish(vec![line]);
+}
+
+/// Approved while the credential worked, and brought back with another one of the same name.
+#[test]
+fn attack_16_an_approval_ends_with_the_credential_of_the_plan() {
+    let mut scene = Scene::open(Way::HttpModern, NEEDS_HUMAN);
+    let line = scene.line_as(Host::None, Some(scene.credential("bot", Role::Agent, "{}")));
+    let held = erase(&line);
+    scene.approve(held.data()["plan_id"].as_str().unwrap());
+    revoke(&scene, "crd_bot");
+    let other = scene.line_as(Host::None, Some(scene.namesake("bot", "bot-2", "{}")));
+    let token = &held.data()["confirm_token"];
+    let bring = ERASE.replace(r#""wait_seconds":0"#, &format!(r#""confirm_token":{token},"yes":true"#));
+    let refused = scene.call(&other, "call_tool_destructive", &bring);
+    assert_eq!(refused.code(), Some("E_PLAN_CANCELLED"), "{}", refused.text);
+    let details = &refused.envelope().unwrap()["errors"][0]["details"];
+    assert_eq!(details["reason_code"], "credential_revoked", "{}", refused.text);
+    // And a new call is a new plan, not the one that ended.
+    let again = erase(&other);
+    assert_ne!(again.data()["plan_id"], held.data()["plan_id"], "{}", again.text);
+    assert_eq!(scene.reached(), []);
+    scene.finish(vec![line, other]);
+}
+
+#[test]
+fn attack_16_failed_credentials_leave_rows_and_a_flood_leaves_few() {
+    let scene = Scene::open(Way::HttpModern, "");
+    let ended = scene.credential("gone", Role::Agent, "{}");
+    revoke(&scene, "crd_gone");
+    for _ in 0..30 {
+        assert_eq!(post(&scene, Some("csg_agent_made-up")).0, 401);
+    }
+    assert_eq!(post(&scene, Some(&ended)).0, 401);
+    assert_eq!(desk(&scene, "csg_human_made-up", "GET", "/plans", "").0, 401);
+    let rows: Vec<Value> =
+        scene.rows().into_iter().filter(|row| row["detail"]["action"] == "failed_credential").collect();
+    let said = |row: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&row["source"]), text(&row["detail"]["why"]), text(&row["principal"]))
+    };
+    let expected = [("mcp", "unknown", ""), ("mcp", "revoked", "gone"), ("api", "unknown", "")];
+    let expected = expected.map(|(source, why, who)| (source.to_owned(), why.to_owned(), who.to_owned()));
+    assert_eq!(rows.iter().map(said).collect::<Vec<_>>(), expected, "{rows:#?}");
+    for row in &rows {
+        assert_eq!((&row["status"], &row["code"]), (&json!("refused"), &json!("E_CREDENTIAL_REQUIRED")));
+        assert_eq!(row["detail"]["peer"], "127.0.0.1", "{row}");
+        assert_eq!(row["detail"]["digest"].as_str().map(str::len), Some(12), "{row}");
+    }
+    assert!(!scene.store_holds("made-up"), "no secret is kept");
+    scene.finish(vec![]);
+}
+
+/// The newest row of a call, after a refusal with this code.
+#[track_caller]
+fn refused_row(scene: &Scene, reply: &Reply, code: &str) -> Value {
+    assert_eq!(reply.code(), Some(code), "{}", reply.text);
+    scene.rows().into_iter().rfind(|row| row["kind"] == "call").unwrap()
+}
+
+#[test]
+fn attack_18_the_row_of_a_refused_intent_has_what_was_declared() {
+    let mut scene = Scene::open(Way::StdioLegacy, "");
+    let line = scene.line(Host::None);
+    let long = "x".repeat(2000);
+    for (intent, code, expected) in [
+        (
+            json!({"operation_type": "cleanup", "data_sensitivity": "private", "reason": "tidy"}),
+            "E_INTENT_OPERATION_INVALID",
+            json!({"operation_type": "cleanup", "data_sensitivity": "private", "reason": "tidy"}),
+        ),
+        (
+            json!({"operation_type": "write", "reason": "because"}),
+            "E_INTENT_MISMATCH",
+            json!({"operation_type": "write", "reason": "because"}),
+        ),
+        (json!({"reason": "only this"}), "E_INTENT_OPERATION_REQUIRED", json!({"reason": "only this"})),
+        (
+            json!({"operation_type": "read", "data_sensitivity": "secret"}),
+            "E_ARGUMENTS_INVALID",
+            json!({"operation_type": "read", "data_sensitivity": "secret"}),
+        ),
+        (
+            json!({"operation_type": "read", "reason": long}),
+            "E_ARGUMENTS_INVALID",
+            json!({"operation_type": "read", "reason": format!("{}…", "x".repeat(1000))}),
+        ),
+        (
+            json!({"operation_type": "read", "made_up": 1}),
+            "E_ARGUMENTS_INVALID",
+            json!({"operation_type": "read"}),
+        ),
+    ] {
+        let asked = json!({"name": "notes:get_note", "args": {"id": "a"}, "intent": intent});
+        let reply = scene.call(&line, "call_tool_read", &asked.to_string());
+        let row = refused_row(&scene, &reply, code);
+        assert_eq!(row["intent"], expected, "{row}");
+        assert_eq!(
+            (&row["upstream"], &row["tool"], &row["variant"]),
+            (&json!("notes"), &json!("get_note"), &json!("read"))
+        );
+    }
+    let server = json!({"name": "notes:erase_all", "args": {"id": "a"}, "intent": {"operation_type": "write", "reason": "r"}});
+    let reply = scene.call(&line, "call_tool_write", &server.to_string());
+    let row = refused_row(&scene, &reply, "E_INTENT_SERVER_MISMATCH");
+    assert_eq!(row["intent"], json!({"operation_type": "write", "reason": "r"}), "{row}");
+    let flat = r#"{"name":"notes:get_note","args":{"id":"a"},"intent_operation_type":"write","intent":{"operation_type":"read"}}"#;
+    let reply = scene.call(&line, "call_tool_read", flat);
+    let row = refused_row(&scene, &reply, "E_ARGUMENTS_INVALID");
+    assert_eq!(row["intent"], json!({"operation_type": "read"}), "{row}");
+    scene.finish(vec![line]);
+}
+
+#[test]
+fn attack_18_the_row_of_an_unknown_tool_has_its_name_and_the_intent() {
+    for surface in ["router", "direct"] {
+        let mut scene = Scene::open_with(Way::StdioLegacy, surface, "", &[]);
+        let line = scene.line(Host::None);
+        let intent = json!({"operation_type": "destructive", "reason": "told to"});
+        let huge = "n".repeat(5000);
+        for (name, kept) in
+            [("drop_tables", "drop_tables".to_owned()), (&huge, format!("{}…", "n".repeat(256)))]
+        {
+            let (tool, asked) = match surface {
+                "router" => (
+                    "call_tool_destructive".to_owned(),
+                    json!({"name": format!("notes:{name}"), "args": {}, "intent": intent}),
+                ),
+                _ => (format!("notes__{name}"), json!({"countersign": {"intent": intent}})),
+            };
+            let reply = scene.call(&line, &tool, &asked.to_string());
+            let row = refused_row(&scene, &reply, "E_TOOL_NOT_FOUND");
+            assert_eq!(row["intent"], intent, "{surface} {row}");
+            let named = row["tool"].as_str().unwrap();
+            assert!(named.chars().count() <= 257, "{row}");
+            if surface == "router" {
+                assert_eq!((&row["upstream"], named), (&json!("notes"), kept.as_str()));
+                assert_eq!(row["variant"], "destructive");
+            } else {
+                assert!(named.starts_with("notes__"), "{row}");
+            }
+        }
+        scene.finish(vec![line]);
+    }
+}
+
+#[test]
+fn attack_18_a_plan_whose_tool_changed_says_so_however_it_was_noticed() {
+    Way::each(&Way::ALL, |way| {
+        let config = "[gateway]\nmode = \"execute\"\n[[rules]]\nmatch = \"notes:*\"\nstrength = \"caller\"\n";
+        let mut scene = Scene::open(way, config);
+        let line = scene.line(Host::None);
+        let call = |tool: &str, more: &str| {
+            format!(
+                r#"{{"name":"notes:{tool}","args":{{"id":"a"}},"intent":{{"operation_type":"write"}}{more}}}"#
+            )
+        };
+        let mut hold = |tool: &str| {
+            let held = scene.call(&line, "call_tool_write", &call(tool, ""));
+            format!(r#","confirm_token":{},"yes":true"#, held.data()["confirm_token"])
+        };
+        let (changed, noticing) = (hold("save_note"), hold("put_note"));
+        scene.state(r#"{"change":"save_note"}"#);
+        // Before this one runs the list is read again: the change is noticed here, and ends the other plan.
+        let ran = scene.call(&line, "call_tool_write", &call("put_note", &noticing));
+        assert!(ran.ran(), "{way:?} {}", ran.text);
+        let refused = scene.call(&line, "call_tool_write", &call("save_note", &changed));
+        assert_eq!(refused.code(), Some("E_CONFIRM_TOKEN_MISMATCH"), "{way:?} {}", refused.text);
+        let details = &refused.envelope().unwrap()["errors"][0]["details"];
+        assert_eq!(details["reason_code"], "tool_changed", "{way:?} {}", refused.text);
+        assert_eq!(scene.reached().len(), 1);
+        scene.finish(vec![line]);
+    });
 }
