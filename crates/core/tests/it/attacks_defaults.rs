@@ -120,6 +120,8 @@ fn attack_20_without_a_word_of_the_operator_a_token_runs_no_change() {
                     state: PlanState::Pending,
                     approval: None,
                     note: None,
+                    ended: None,
+                    credential_expires: None,
                 });
                 call.brought = Brought { token: Some("t".into()), yes: Some(true), text: Some("x".into()) };
                 assert_eq!(short(&world.judge(call, at(1))), "approval_pending", "{profile} {name}");
@@ -146,7 +148,15 @@ fn attack_20_a_plan_made_under_a_softer_profile_ends_with_it() {
             draft.freeze(PlanId::new("pln_1"), draft.computed_preview(), at(0), Duration::from_secs(300));
         let token_expires = plan.expires;
         let state = PlanState::Pending;
-        world.held = Some(Held { token_expires, plan, state, approval: None, note: None });
+        world.held = Some(Held {
+            token_expires,
+            plan,
+            state,
+            approval: None,
+            note: None,
+            ended: None,
+            credential_expires: None,
+        });
         call.brought = Brought { token: Some("t".into()), yes: Some(true), text: None };
         assert_eq!(short(&world.judge(call.clone(), at(1))), "redeem", "under the rules it was made under");
         world.rules = world.rules.with_strengths(now);

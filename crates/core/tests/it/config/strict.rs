@@ -179,7 +179,7 @@ proptest! {
         if let Verdict::Hold(draft) = world.judge(ask(Brought::default()), now) {
             let plan = draft.freeze(PlanId::mint(now, 1), draft.computed_preview(), now, Duration::from_secs(60));
             let approval = Some(Approval::over(Rail::Page, "alice".into(), now));
-            world.held = Some(Held { plan, state: PlanState::Approved, approval, token_expires: at(2_000), note: None });
+            world.held = Some(Held { plan, state: PlanState::Approved, approval, token_expires: at(2_000), note: None, ended: None, credential_expires: None });
             brought = Brought { token: Some("token".into()), yes: Some(true), text: None };
         }
         world.grants = vec![Grant {
