@@ -39,7 +39,7 @@ pub fn judge(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Verdict {
     let weighed = match resolve(&call, phase_two) {
         Ok(tool) => weigh(call, tool, phase_two, law, now, &mut record),
         Err(refusal) => {
-            record.arguments = law.redactor.clean(call.arguments.value(), &[]);
+            record.set_arguments(law.redactor, &call.arguments, &[]);
             Err(refusal)
         }
     };
@@ -79,7 +79,7 @@ fn weigh<'h>(
         now,
     };
     let rules = law.rules.resolve(&facts);
-    record.arguments = law.redactor.clean(call.arguments.value(), &rules.redact);
+    record.set_arguments(law.redactor, &call.arguments, &rules.redact);
 
     check_role(&call, &rules)?;
     let intent = spoken?;
