@@ -56,6 +56,21 @@ impl DecideRefused {
     }
 }
 
+/// What of a plan the person who decides was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownPlan {
+    /// The plan's hash.
+    pub hash: Digest,
+    /// Until when it could be decided and run.
+    pub expires: Timestamp,
+}
+
+impl From<&Plan> for ShownPlan {
+    fn from(plan: &Plan) -> Self {
+        Self { hash: plan.hash, expires: plan.expires }
+    }
+}
+
 /// A decision that was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
@@ -92,12 +107,12 @@ impl Store {
         self.approve_shown(id, None, approval, source, now).await
     }
 
-    /// Agrees to a plan as it was looked at: one whose hash is another by now is not approved. The source is the door the
-    /// person came through.
+    /// Agrees to a plan as it was shown: one whose hash is another by now is not approved, and the approval ends at the expiry that was
+    /// shown, even if the plan got more time since. The source is the door the person came through.
     pub async fn approve_shown(
         &self,
         id: &PlanId,
-        looked_at: Option<Digest>,
+        shown: Option<ShownPlan>,
         approval: Approval,
         source: Option<Source>,
         now: Timestamp,
@@ -110,20 +125,22 @@ impl Store {
                 return Ok(Err(NotDecided::Blocked));
             }
             let found = tx.one(
-                "UPDATE plans SET state = 'approved', approval = $1, decided = $2
+                "UPDATE plans SET state = 'approved', approval = $1, decided = $2,
+                        expires = CASE WHEN $6 < expires THEN $6 ELSE expires END
                   WHERE plan_id = $3 AND state = 'pending' AND expires > $2 AND strength <= $4
-                    AND ($5 = '' OR hash = $5)
-                  RETURNING body",
+                    AND $6 > $2 AND ($5 = '' OR hash = $5)
+                  RETURNING plan_id, body",
                 &cells![
                     kept.as_str(),
                     now,
                     id.as_str(),
                     plans::rank(approval.strength),
-                    looked_at.map(|hash| hash.hex()).unwrap_or_default()
+                    shown.map(|shown| shown.hash.hex()).unwrap_or_default(),
+                    shown.map_or(i64::MAX, |shown| shown.expires.as_microsecond()),
                 ],
             )?;
             let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
             let entry = Entry::of_plan(
                 RowKind::Approval,
                 &plan,
@@ -169,11 +186,12 @@ impl Store {
             let found = tx.one(
                 "UPDATE plans SET state = 'rejected', note = $1, decided = $2
                   WHERE plan_id = $3 AND state = 'pending' AND expires > $2
-                  RETURNING body",
+                  RETURNING plan_id, body",
                 &cells![note.as_ref(), now, id.as_str()],
             )?;
             let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
+            plans::wipe_known(tx, &plan)?;
             let mut entry = Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(rail)))
                 .with_fact("rail", rail.as_str());
             if let Some(note) = note {
@@ -197,7 +215,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<bool, StoreFault> {
         let (left, by, ledger_id) = (left.clone(), by.clone(), self.mint(now));
-        let body = json_text(&left)?;
+        let body = self.seal()?.seal_plan(&left)?;
         self.write(move |tx| {
             let changed = tx.execute(
                 "UPDATE plans SET hash = $1, effect = $2, strength = $3, body = $4
@@ -240,11 +258,12 @@ impl Store {
             let found = tx.one(
                 "UPDATE plans SET state = 'cancelled', decided = $1
                   WHERE plan_id = $2 AND principal = $3 AND state IN ('pending', 'approved') AND expires > $1
-                  RETURNING body",
+                  RETURNING plan_id, body",
                 &cells![now, id.as_str(), principal.as_str()],
             )?;
             let Some(mut found) = found else { return why_not(tx, &id, Some(&principal), now).map(Err) };
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
+            plans::wipe_known(tx, &plan)?;
             let entry = Entry::of_plan(RowKind::Decision, &plan, "cancel", Some(&principal), None);
             tx.append(&entry, ledger_id.clone(), now);
             tx.tell(&plan.id)?;
@@ -263,7 +282,7 @@ impl Store {
                       WHERE plan_id IN (SELECT plan_id FROM plans
                                          WHERE tool = $2 AND state IN ('pending', 'approved') LIMIT {SWEEP})
                         AND state IN ('pending', 'approved')
-                      RETURNING body"
+                      RETURNING plan_id, body"
                 ),
                 &cells![now, tool.as_str()],
             )?;
@@ -283,7 +302,7 @@ impl Store {
                       WHERE plan_id IN (SELECT plan_id FROM plans
                                          WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT {SWEEP})
                         AND state IN ('pending', 'approved') AND expires <= $1
-                      RETURNING body"
+                      RETURNING plan_id, body"
                 ),
                 &cells![now],
             )?;
@@ -322,7 +341,7 @@ pub(crate) fn expire_equal(
     let closed = tx.query(
         "UPDATE plans SET state = 'expired'
           WHERE hash = $1 AND state IN ('pending', 'approved') AND expires <= $2
-          RETURNING body",
+          RETURNING plan_id, body",
         &cells![hash, now],
     )?;
     close_all(tx, ids, closed, "expire", now).map(drop)
@@ -338,7 +357,8 @@ fn close_all(
     closed
         .into_iter()
         .map(|mut found| {
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
+            plans::wipe_known(tx, &plan)?;
             tx.append(&Entry::of_plan(RowKind::Decision, &plan, action, None, None), ids.next(now), now);
             tx.tell(&plan.id)?;
             Ok(plan.id)
@@ -348,9 +368,9 @@ fn close_all(
 
 /// Whether a plan that waits is forbidden by its own preview. Its body never changes: looking first is no race.
 fn is_blocked(tx: &mut Tx<'_>, id: &PlanId) -> Result<bool, StoreFault> {
-    let sql = "SELECT body FROM plans WHERE plan_id = $1 AND state = 'pending'";
+    let sql = "SELECT plan_id, body FROM plans WHERE plan_id = $1 AND state = 'pending'";
     let Some(mut found) = tx.one(sql, &cells![id.as_str()])? else { return Ok(false) };
-    let plan: Plan = found.json()?;
+    let plan = plans::opened(&mut found, tx.seal)?;
     Ok(check_unblocked(&plan).is_err())
 }
 
