@@ -71,6 +71,25 @@ impl Os {
                 .or_else(|| home().map(|home| home.join(".config"))),
         }
     }
+
+    /// The folder for the state of programs, by the variables of such a system.
+    pub(crate) fn state_folder(self, path: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+        let home = || self.home(path);
+        match self {
+            Self::Windows => {
+                path("LOCALAPPDATA").or_else(|| home().map(|home| home.join("AppData").join("Local")))
+            }
+            Self::Mac => home().map(|home| home.join("Library").join("Application Support")),
+            Self::Linux => path("XDG_STATE_HOME")
+                .filter(|path| path.is_absolute())
+                .or_else(|| home().map(|home| home.join(".local").join("state"))),
+        }
+    }
+}
+
+/// The platform's folder for what programs keep about their own state.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    Os::HERE.state_folder(&path)
 }
 
 /// The person's home.

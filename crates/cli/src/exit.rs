@@ -87,6 +87,7 @@ pub(crate) fn of(refusal: &Refusal) -> Exit {
         | Code::OriginForbidden
         | Code::ConfigInvalid
         | Code::LedgerTampered
+        | Code::LedgerUnverified
         | Code::NotFound
         | Code::Duplicate
         | Code::ProposalDecided

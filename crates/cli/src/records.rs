@@ -5,10 +5,12 @@ use std::fs;
 use std::future::Future;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use countersign_core::config::Config;
 use countersign_core::ids::Secret;
 use countersign_core::refusal::{Code, Refusal};
+use countersign_store::ledger::{CheckpointFile, CheckpointSink};
 use countersign_store::{ConnectOptions, FaultKind, Store, StoreFault, StoreUrl};
 
 use crate::answer::{Refused, Trouble};
@@ -99,16 +101,36 @@ fn parse(text: &str) -> Result<StoreUrl, Trouble> {
     })
 }
 
-/// How a store is opened. Beside a SQLite file lies its signing key; for PostgreSQL this machine's key lies with our
-/// configuration, so that checkpoints are signed there as well.
+/// How a store is opened to write. Its checkpoints are also kept in a file outside of it.
 pub(crate) fn options(url: &StoreUrl) -> ConnectOptions {
-    let key_file = match url {
+    let mut options = reading(url);
+    if let Some(folder) = options.key_file.as_deref().and_then(Path::parent) {
+        // A folder that can't be made leaves the store without a key, and opening it says so.
+        let _ = fs::create_dir_all(folder);
+    }
+    let outside = outside_file(url).map(|file| Arc::new(file) as Arc<dyn CheckpointSink>);
+    options.sinks.extend(outside);
+    options
+}
+
+/// How a store is opened to read. Beside a SQLite file lies its signing key; for PostgreSQL this machine's keys lie with our
+/// configuration, so that checkpoints are signed there as well.
+pub(crate) fn reading(url: &StoreUrl) -> ConnectOptions {
+    let folder = match url {
         StoreUrl::Postgres(_) => environment::config_folder().map(|folder| folder.join("countersign")),
         StoreUrl::Sqlite(_) | StoreUrl::Memory => None,
     };
-    // A folder that can't be made leaves the store without a key, and signing says so.
-    let key_file = key_file.filter(|folder| fs::create_dir_all(folder).is_ok());
-    ConnectOptions { key_file: key_file.map(|folder| folder.join("ledger.key")), ..ConnectOptions::default() }
+    ConnectOptions {
+        key_file: folder.as_ref().map(|folder| folder.join("ledger.key")),
+        seal_file: folder.map(|folder| folder.join("store.seal")),
+        ..ConnectOptions::default()
+    }
+}
+
+/// The file outside a store in which its checkpoints are kept.
+pub(crate) fn outside_file(url: &StoreUrl) -> Option<CheckpointFile> {
+    let folder = environment::state_folder()?.join("countersign").join("checkpoints");
+    CheckpointFile::usual(&folder, url)
 }
 
 /// Opens a store that is already there and works on it.
@@ -131,7 +153,7 @@ where
 {
     require(url)?;
     run(async {
-        let options = ConnectOptions { readers: 1, ..ConnectOptions::default() };
+        let options = ConnectOptions { readers: 1, ..reading(url) };
         let store = Store::connect_to_read(url, options).await.map_err(|fault| trouble(&fault, url))?;
         work(store).await
     })
@@ -182,6 +204,12 @@ pub(crate) fn trouble(fault: &StoreFault, url: &StoreUrl) -> Trouble {
         }
         FaultKind::NewerSchema => "read it with the version that wrote it".to_owned(),
         FaultKind::Empty => "name the store that is meant: --store URL, or --config PATH".to_owned(),
+        // Which file it is and what is wrong with it is for whoever runs the command, not for agents.
+        FaultKind::Key => format!("{}; back it up with the store", fault.reason()),
+        FaultKind::Untrusted => format!(
+            "{}; name its authority with sslrootcert=FILE in the store's address, or ask for less with sslmode",
+            fault.reason()
+        ),
         FaultKind::Unavailable
         | FaultKind::Full
         | FaultKind::ReadOnly

@@ -273,7 +273,7 @@ pub fn is_of(plan: &Plan, asker: Asker<'_>) -> bool {
     &plan.principal == asker.principal
         && &plan.session == asker.session
         && &plan.tool == asker.tool
-        && plan.arguments.canonical() == asker.arguments.canonical()
+        && plan.has_arguments(asker.arguments)
 }
 
 fn check_open(held: &Held, now: Timestamp) -> Result<(), Refusal> {
@@ -303,7 +303,8 @@ fn check_open(held: &Held, now: Timestamp) -> Result<(), Refusal> {
     if let Some(end) = held.ended.or(expired_with) {
         return Err(end.refusal(id.as_str()));
     }
-    if now < held.token_expires { Ok(()) } else { Err(expired()) }
+    // An approval ends at the plan's expiry, which the person saw, however long a token lives.
+    if now < held.token_expires && now < held.plan.expires { Ok(()) } else { Err(expired()) }
 }
 
 /// Whether the agreement the plan needs is there: an approval of the store, or what the caller itself brings.

@@ -1,5 +1,6 @@
 //! Digests: SHA-256 values with a domain tag per use, so that bytes hashed for one purpose never
-//! stand for another. The plan hash and the tool fingerprint are plain by contract. Never keyed, never truncated.
+//! stand for another. The plan hash and the tool fingerprint are plain by contract. Keyed (HMAC) where what is hashed must not be
+//! guessed from its digest. Never truncated.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,6 +15,8 @@ pub enum Domain {
     Arguments,
     /// A value kept out of a record by `redact`.
     Redacted,
+    /// What keeps a plan's hash from giving away arguments that are kept out of records.
+    HashSalt,
     /// A preview as it was shown.
     Preview,
     /// The rules a decision was made under.
@@ -44,6 +47,7 @@ impl Domain {
         match self {
             Domain::Arguments => "countersign/arguments/v1",
             Domain::Redacted => "countersign/redacted/v1",
+            Domain::HashSalt => "countersign/hash-salt/v1",
             Domain::Preview => "countersign/preview/v1",
             Domain::Policy => "countersign/policy/v1",
             Domain::Outcome => "countersign/outcome/v1",
@@ -78,6 +82,26 @@ impl Digest {
             sha.update(part);
         }
         Self(sha.finalize().into())
+    }
+
+    /// HMAC-SHA-256 (RFC 2104) under a key, over the domain's tag, a zero byte and the bytes. Who does not have the key can't try
+    /// values until one fits.
+    pub fn keyed(key: &[u8], domain: Domain, bytes: &[u8]) -> Self {
+        const BLOCK: usize = 64;
+        let mut block = [0u8; BLOCK];
+        let short: [u8; 32] = Sha256::digest(key).into();
+        let key = if key.len() > BLOCK { short.as_slice() } else { key };
+        block.iter_mut().zip(key).for_each(|(slot, byte)| *slot = *byte);
+        let pad = |with: u8| block.map(|byte| byte ^ with);
+        let mut inner = Sha256::new();
+        inner.update(pad(0x36));
+        inner.update(domain.tag().as_bytes());
+        inner.update([0]);
+        inner.update(bytes);
+        let mut outer = Sha256::new();
+        outer.update(pad(0x5c));
+        outer.update(inner.finalize());
+        Self(outer.finalize().into())
     }
 
     /// SHA-256 over the bytes alone: for the plan hash and the tool fingerprint, whose shapes the contract fixes.
@@ -176,6 +200,20 @@ mod tests {
         assert_eq!(
             Digest::plain(b"abc").hex(),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn keyed_is_hmac_as_everyone_computes_it() {
+        // `printf 'countersign/redacted/v1\0"hunter2"' | openssl dgst -sha256 -hmac KEY`, with a short and a long key.
+        let keyed = |key: &str| Digest::keyed(key.as_bytes(), Domain::Redacted, b"\"hunter2\"").hex();
+        assert_eq!(
+            keyed("0123456789abcdef"),
+            "506a5b0046730c3f325ffb39f811ea69752afab07f6a02dd0aabb232ee5937ae"
+        );
+        assert_eq!(
+            keyed(&"k".repeat(100)),
+            "366228f6c47fc446a586338151b127ca2fd1f9ddc066994fc970b2b62035527f"
         );
     }
 

@@ -42,7 +42,7 @@ pub fn judge(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Verdict {
     let weighed = match resolve(&call, phase_two) {
         Ok(tool) => weigh(call, tool, phase_two, law, now, &mut record),
         Err(refusal) => {
-            record.arguments = law.redactor.clean(call.arguments.value(), &[]);
+            record.set_arguments(law.redactor, &call.arguments, &[]);
             Err(refusal)
         }
     };
@@ -74,11 +74,11 @@ fn weigh<'h>(
     let spoken = call.intent.declare(call.door);
     let declared = spoken.as_ref().ok().and_then(Option::as_ref);
     let Settled { rules, style, fault } = settle_arguments(&mut call, &tool, law, declared, mode, now);
-    record.arguments_digest = call.arguments.digest();
+    record.set_arguments(law.redactor, &call.arguments, &rules.redact);
     // Names that other readers fold may carry what a rule redacts: such arguments are kept as a digest only.
     let keys = check_keys(&call, &tool);
-    if keys.is_ok() {
-        record.arguments = law.redactor.clean(call.arguments.value(), &rules.redact);
+    if keys.is_err() {
+        record.arguments = serde_json::Value::Null;
     }
 
     check_role(&call, &rules)?;

@@ -11,6 +11,7 @@ use crate::digest::{Digest, Domain};
 use crate::effect::Effect;
 use crate::ids::{CredentialId, FullName, PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
 use crate::intent::{DeclaredIntent, Door, Intent, Variant};
+use crate::redact::{Redactor, Wiping};
 use crate::words::words;
 
 words! {
@@ -75,6 +76,9 @@ pub struct Hashed<'a> {
     pub preview_digest: Digest,
     /// Under which rules.
     pub policy_digest: Digest,
+    /// Mixed into the preview's digest where arguments are kept out of records: everything else that is hashed can be read there,
+    /// so that short arguments could be found by trying.
+    pub hash_salt: Option<Digest>,
 }
 
 impl Hashed<'_> {
@@ -84,10 +88,12 @@ impl Hashed<'_> {
     /// The arguments' canonical text is spliced in, so that they are canonicalised once, where they were parsed:
     /// `arguments` is the first key in order, and no other member is longer than a name.
     pub fn hash(&self) -> Digest {
+        let salted =
+            |salt: Digest| Digest::of_parts(Domain::Preview, &[self.preview_digest.bytes(), salt.bytes()]);
         let mut rest = json!({
             "fingerprint": self.fingerprint,
             "policy_digest": self.policy_digest,
-            "preview_digest": self.preview_digest,
+            "preview_digest": self.hash_salt.map_or(self.preview_digest, salted),
             "principal": self.principal,
             "session": self.session,
             "tool": self.tool,
@@ -153,6 +159,9 @@ pub struct Plan {
     /// Paths of the arguments that records and pages must not show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redact: Vec<String>,
+    /// What is kept of arguments that records must not show; none where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<HiddenArguments>,
     /// The steps of a plan of several; empty for a single call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -160,6 +169,36 @@ pub struct Plan {
     pub created: Timestamp,
     /// Until when it can be decided and run.
     pub expires: Timestamp,
+}
+
+/// What a plan keeps of arguments that records must not show. Kept sealed with it, never shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenArguments {
+    /// The digest that rows show: keyed, so that it can't be found by trying.
+    pub digest: Digest,
+    /// What is mixed into the plan's hash.
+    pub hash_salt: Digest,
+    /// The digest of the arguments as they were, once they are wiped: tells whether a call that comes back is the plan's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wiped: Option<Digest>,
+}
+
+impl HiddenArguments {
+    /// Of arguments of which each part has a salt; none where no part has.
+    pub fn of_parts(salts: &[Digest], arguments: &Arguments) -> Option<Self> {
+        if salts.is_empty() {
+            return None;
+        }
+        let parts: Vec<&[u8]> = salts.iter().map(|salt| salt.bytes().as_slice()).collect();
+        Some(Self::salted(Digest::of_parts(Domain::HashSalt, &parts), arguments))
+    }
+
+    /// Of other arguments under the same salt.
+    pub fn salted(hash_salt: Digest, arguments: &Arguments) -> Self {
+        let digest =
+            Digest::of_parts(Domain::Arguments, &[hash_salt.bytes(), arguments.canonical().as_bytes()]);
+        Self { digest, hash_salt, wiped: None }
+    }
 }
 
 impl Plan {
@@ -175,8 +214,50 @@ impl Plan {
             meta: None,
             preview_digest: self.preview.digest,
             policy_digest: self.policy_digest,
+            hash_salt: self.hidden.map(|hidden| hidden.hash_salt),
         }
         .hash()
+    }
+
+    /// The digest of the arguments that rows show.
+    pub fn recorded_digest(&self) -> Digest {
+        self.hidden.map_or_else(|| self.arguments.digest(), |hidden| hidden.digest)
+    }
+
+    /// Whether these are the plan's arguments, also after they were wiped.
+    pub fn has_arguments(&self, arguments: &Arguments) -> bool {
+        match self.hidden.and_then(|hidden| hidden.wiped) {
+            Some(wiped) => wiped == arguments.digest(),
+            None => self.arguments.canonical() == arguments.canonical(),
+        }
+    }
+
+    /// The plan without the values that records must not show, for one that is closed and never runs again; none where there is
+    /// nothing to wipe.
+    pub fn wiped(&self, redactor: &Redactor) -> Option<Self> {
+        if self.hidden.is_some_and(|hidden| hidden.wiped.is_some()) {
+            return None;
+        }
+        let wiping = Wiping::of(redactor, &self.arguments, &self.redact)?;
+        // A plan of an older version has no digest for its rows yet.
+        let hidden = self.hidden.unwrap_or(HiddenArguments {
+            digest: redactor.arguments(&self.arguments, &self.redact).digest,
+            hash_salt: self.hash,
+            wiped: None,
+        });
+        let mut plan = self.clone();
+        plan.hidden = Some(HiddenArguments { wiped: Some(self.arguments.digest()), ..hidden });
+        plan.arguments = wiping.arguments(&self.arguments, &self.redact);
+        plan.need.typed = plan.need.typed.map(|text| wiping.text(&text));
+        plan.preview.shown = wiping.value(&plan.preview.shown);
+        plan.intent = plan.intent.map(|intent| wiping.intent(intent));
+        for step in &mut plan.steps {
+            step.arguments = wiping.arguments(&step.arguments, &[]);
+            step.preview.shown = wiping.value(&step.preview.shown);
+            step.need.typed = step.need.typed.take().map(|text| wiping.text(&text));
+            step.intent = step.intent.take().map(|intent| wiping.intent(intent));
+        }
+        Some(plan)
     }
 }
 
@@ -275,6 +356,7 @@ mod tests {
             meta: meta.as_ref(),
             preview_digest: zero,
             policy_digest: zero,
+            hash_salt: None,
         }
         .hash()
     }

@@ -12,7 +12,8 @@ use crate::call::{Arguments, Call};
 use crate::config::PreviewCommand;
 use crate::effect::Effect;
 use crate::intent::Intent;
-use crate::plan::{Preview, PreviewSource};
+use crate::plan::{HiddenArguments, Preview, PreviewSource};
+use crate::record::CallRecord;
 use crate::tool::Tool;
 
 pub use view::{Action, Change, How, View, blocks, is_diff};
@@ -107,9 +108,14 @@ impl Style {
 }
 
 /// The preview computed from the call itself: tool, effect, who, arguments, declared reason, target.
-pub fn computed(call: &Call, effect: Effect, intent: Option<&Intent>, shown_arguments: &Value) -> Preview {
-    let decisive =
-        json!({"tool": call.name.to_string(), "effect": effect, "arguments_digest": call.arguments.digest()});
+pub fn computed(call: &Call, effect: Effect, intent: Option<&Intent>, record: &CallRecord) -> Preview {
+    let shown_arguments = &record.arguments;
+    // The preview's digest is shown and recorded: what is hidden must not be found from it by trying.
+    let digest = record.hash_salt.map_or_else(
+        || call.arguments.digest(),
+        |salt| HiddenArguments::salted(salt, &call.arguments).digest,
+    );
+    let decisive = json!({"tool": call.name.to_string(), "effect": effect, "arguments_digest": digest});
     let mut shown = Map::new();
     shown.insert(
         "summary".into(),

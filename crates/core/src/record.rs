@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::call::{Call, Caller};
+use crate::call::{Arguments, Call, Caller};
 use crate::confirm::Approval;
 use crate::digest::{Digest, Domain};
 use crate::effect::Effect;
@@ -10,6 +10,7 @@ use crate::ids::{FullName, PlanId, PrincipalId, SessionId};
 use crate::intent::{DeclaredIntent, Variant, cut};
 use crate::mode::Mode;
 use crate::plan::door_variant;
+use crate::redact::{RedactedArguments, Redactor};
 use crate::role::Role;
 use crate::words::words;
 
@@ -113,8 +114,10 @@ pub struct CallRecord {
     pub intent: Option<DeclaredIntent>,
     /// Arguments with secrets replaced.
     pub arguments: Value,
-    /// The digest of the arguments as they were.
+    /// The digest of the arguments as they were; keyed where something was replaced.
     pub arguments_digest: Digest,
+    /// What keeps the plan's hash from giving away what was replaced. Never part of a row.
+    pub hash_salt: Option<Digest>,
     /// The plan, where there is one.
     pub plan_id: Option<PlanId>,
     /// The plan's hash.
@@ -138,10 +141,19 @@ impl CallRecord {
             intent: call.intent.given(),
             arguments: Value::Null,
             arguments_digest: call.arguments.digest(),
+            hash_salt: None,
             plan_id: None,
             plan_hash: None,
             approval: None,
         }
+    }
+
+    /// Takes the arguments in: without what must not be kept, and with a digest that does not give it away.
+    pub fn set_arguments(&mut self, redactor: &Redactor, arguments: &Arguments, paths: &[String]) {
+        let RedactedArguments { value, digest, hash_salt } = redactor.arguments(arguments, paths);
+        self.arguments = value;
+        self.arguments_digest = digest;
+        self.hash_salt = hash_salt;
     }
 
     /// What is known of a call whose arguments could not even be read: who, through which door, and a digest of the bytes.
@@ -158,6 +170,7 @@ impl CallRecord {
             intent: None,
             arguments: Value::Null,
             arguments_digest: Digest::of(Domain::Arguments, bytes),
+            hash_salt: None,
             plan_id: None,
             plan_hash: None,
             approval: None,

@@ -1,13 +1,17 @@
 //! Redaction: what a rule names, and what looks like a known kind of secret, is replaced by a digest before
-//! anything is written or shown. The digest is salted per store, so that a short secret can't be guessed from it.
+//! anything is written or shown. The digest is keyed (HMAC) with a key outside the database, so that a short secret can't be guessed
+//! from it, nor from the digest of the arguments it stands in.
 
+use std::fmt;
 use std::sync::LazyLock;
 
 use regex::RegexSet;
 use serde_json::{Map, Value};
 
+use crate::call::Arguments;
 use crate::canonical;
 use crate::digest::{Digest, Domain};
+use crate::plan::StoredIntent;
 
 /// Formats of well-known secrets. A match redacts the whole string it stands in.
 static KNOWN: LazyLock<Option<RegexSet>> = LazyLock::new(|| {
@@ -31,15 +35,48 @@ static KNOWN: LazyLock<Option<RegexSet>> = LazyLock::new(|| {
 });
 
 /// Replaces what must not be kept.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Redactor {
-    salt: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Redactor(..)")
+    }
+}
+
+/// Arguments as a record keeps them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedactedArguments {
+    /// With everything replaced that must not be kept.
+    pub value: Value,
+    /// Plain where nothing was replaced, else keyed.
+    pub digest: Digest,
+    /// What keeps a plan's hash from giving them away; none where nothing was replaced. Never written in the clear.
+    pub hash_salt: Option<Digest>,
 }
 
 impl Redactor {
-    /// A redactor with the store's salt.
-    pub fn new(salt: impl Into<Vec<u8>>) -> Self {
-        Self { salt: salt.into() }
+    /// A redactor with the store's key.
+    pub fn new(key: impl Into<Vec<u8>>) -> Self {
+        Self { key: key.into() }
+    }
+
+    /// The arguments of a call as records keep them: cleaned, and with a keyed digest where something was replaced.
+    pub fn arguments(&self, arguments: &Arguments, paths: &[String]) -> RedactedArguments {
+        let value = self.clean(arguments.value(), paths);
+        let same = value.as_object().is_some_and(|members| members == arguments.value());
+        // A value that only looks like a replaced one counts as replaced: nobody could tell them apart later.
+        if same && !is_redacted(&value) {
+            return RedactedArguments { value, digest: arguments.digest(), hash_salt: None };
+        }
+        let keyed = |domain| Digest::keyed(&self.key, domain, arguments.canonical().as_bytes());
+        RedactedArguments {
+            value,
+            digest: keyed(Domain::Arguments),
+            hash_salt: Some(keyed(Domain::HashSalt)),
+        }
     }
 
     /// A copy without the values at `paths` and without anything that looks like a secret.
@@ -99,11 +136,133 @@ impl Redactor {
         }
     }
 
+    /// What stands for a value; one that was replaced before stays as it is.
     fn mark(&self, value: &Value) -> String {
-        let mut bytes = self.salt.clone();
-        bytes.push(0);
-        bytes.extend_from_slice(canonical::to_string(value).as_bytes());
-        format!("[redacted sha256:{}]", Digest::of(Domain::Redacted, &bytes))
+        if let Value::String(text) = value
+            && is_mark(text)
+        {
+            return text.clone();
+        }
+        let text = canonical::to_string(value);
+        format!("[redacted sha256:{}]", Digest::keyed(&self.key, Domain::Redacted, text.as_bytes()))
+    }
+}
+
+fn is_mark(text: &str) -> bool {
+    let digest = text.strip_prefix("[redacted sha256:").and_then(|rest| rest.strip_suffix(']'));
+    digest.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// The shortest text that is looked for inside other texts: shorter ones stand everywhere.
+const SHORTEST_INSIDE: usize = 4;
+
+/// Takes the values that a call's arguments hide out of everything else that is kept about the call.
+pub struct Wiping<'r> {
+    redactor: &'r Redactor,
+    /// What was hidden, and what stands for it.
+    hidden: Vec<(Value, String)>,
+}
+
+impl<'r> Wiping<'r> {
+    /// What the arguments hide; none where they hide nothing.
+    pub fn of(redactor: &'r Redactor, arguments: &Arguments, paths: &[String]) -> Option<Self> {
+        let before = Value::Object(arguments.value().clone());
+        let after = redactor.clean(arguments.value(), paths);
+        let mut hidden = Vec::new();
+        collect_hidden(&before, &after, &mut hidden);
+        // The longest first: a short value may stand inside a longer one.
+        hidden.sort_by_key(|(value, _)| std::cmp::Reverse(text_of(value).len()));
+        (!hidden.is_empty()).then_some(Self { redactor, hidden })
+    }
+
+    /// Arguments with the hidden values replaced.
+    pub fn arguments(&self, arguments: &Arguments, paths: &[String]) -> Arguments {
+        let clean = self.value(&self.redactor.clean(arguments.value(), paths));
+        Arguments::parse(canonical::to_string(&clean).as_bytes()).unwrap_or_else(|_| Arguments::none())
+    }
+
+    /// Any value with the hidden ones replaced, wherever they stand in it.
+    pub fn value(&self, value: &Value) -> Value {
+        if let Some((_, mark)) = self.hidden.iter().find(|(hidden, _)| hidden == value) {
+            return Value::String(mark.clone());
+        }
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(members) => {
+                members.iter().map(|(name, member)| (self.text(name), self.value(member))).collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+
+    /// A text with the hidden values replaced; the whole of it where something else in it looks like a secret.
+    pub fn text(&self, text: &str) -> String {
+        if is_mark(text) {
+            return text.to_owned();
+        }
+        let mut text = text.to_owned();
+        for (hidden, mark) in &self.hidden {
+            let hidden = text_of(hidden);
+            if hidden.len() >= SHORTEST_INSIDE && text.contains(&hidden) {
+                text = text.replace(&hidden, mark);
+            }
+        }
+        self.redactor.clean_text(&text)
+    }
+
+    /// A declared intent with the hidden values replaced.
+    pub fn intent(&self, mut intent: StoredIntent) -> StoredIntent {
+        intent.reason = intent.reason.map(|reason| self.text(&reason));
+        intent
+    }
+}
+
+/// A value as it would stand inside a text.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            canonical::to_string(value)
+        }
+    }
+}
+
+fn collect_hidden(before: &Value, after: &Value, hidden: &mut Vec<(Value, String)>) {
+    match (before, after) {
+        (_, Value::String(mark)) if is_mark(mark) => {
+            collect_parts(before, mark, hidden);
+        }
+        (Value::Array(before), Value::Array(after)) => {
+            before.iter().zip(after).for_each(|(before, after)| collect_hidden(before, after, hidden));
+        }
+        (Value::Object(before), Value::Object(after)) => {
+            for (name, value) in before {
+                if let Some(after) = after.get(name) {
+                    collect_hidden(value, after, hidden);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A hidden value, and what it is made of: a list that is hidden hides its items.
+fn collect_parts(value: &Value, mark: &str, hidden: &mut Vec<(Value, String)>) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::String(text) if text.is_empty() || is_mark(text) => {}
+        Value::Array(items) if items.is_empty() => {}
+        Value::Object(members) if members.is_empty() => {}
+        Value::Number(_) | Value::String(_) => hidden.push((value.clone(), mark.to_owned())),
+        Value::Array(items) => {
+            hidden.push((value.clone(), mark.to_owned()));
+            items.iter().for_each(|item| collect_parts(item, mark, hidden));
+        }
+        Value::Object(members) => {
+            hidden.push((value.clone(), mark.to_owned()));
+            members.values().for_each(|member| collect_parts(member, mark, hidden));
+        }
     }
 }
 
@@ -120,10 +279,7 @@ pub fn redacted_names(arguments: &Value) -> Vec<String> {
 /// Whether something in the value was replaced.
 pub fn is_redacted(value: &Value) -> bool {
     match value {
-        Value::String(text) => {
-            let digest = text.strip_prefix("[redacted sha256:").and_then(|rest| rest.strip_suffix(']'));
-            digest.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
-        }
+        Value::String(text) => is_mark(text),
         Value::Array(items) => items.iter().any(is_redacted),
         Value::Object(members) => members.values().any(is_redacted),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
@@ -181,6 +337,30 @@ mod tests {
         {
             assert_eq!(clean(json!({"text": harmless}), &[])["text"], harmless);
         }
+    }
+
+    #[test]
+    fn attack_12_a_digest_over_redacted_arguments_needs_the_key() {
+        let read = |text: &str| Arguments::parse(text.as_bytes()).unwrap();
+        let secret = read(r#"{"pin": 1234, "who": "ann"}"#);
+        let paths = ["pin".to_owned()];
+        let one = Redactor::new(*b"a").arguments(&secret, &paths);
+        let other = Redactor::new(*b"b").arguments(&secret, &paths);
+        assert_ne!(one.digest, secret.digest(), "the plain digest could be guessed");
+        assert_ne!((one.digest, one.hash_salt), (other.digest, other.hash_salt));
+        assert_ne!(Some(one.digest), one.hash_salt, "what is written does not give the salt away");
+        assert_eq!(one, Redactor::new(*b"a").arguments(&secret, &paths), "equal calls stay equal");
+        let open = Redactor::new(*b"a").arguments(&secret, &[]);
+        assert_eq!((open.digest, open.hash_salt), (secret.digest(), None), "nothing hidden, nothing keyed");
+        let found = read(r#"{"text": "AKIAABCDEFGHIJKLMNOP"}"#);
+        let unasked = Redactor::new(*b"a").arguments(&found, &[]);
+        assert_ne!(unasked.digest, found.digest());
+    }
+
+    #[test]
+    fn what_was_replaced_is_not_replaced_again() {
+        let once = clean(json!({"pin": 1234}), &["pin"]);
+        assert_eq!(clean(once.clone(), &["pin"]), once);
     }
 
     #[test]

@@ -223,6 +223,10 @@ registry! {
         reasons: ["row_changed", "row_missing", "row_reordered", "truncated", "bad_signature", "foreign_checkpoint"],
         next: [AskPerson, CheckStore]
     }
+    LedgerUnverified = "E_LEDGER_UNVERIFIED" {
+        meaning: "the ledger is signed, and there is no key to check its signatures with", retry: No,
+        reasons: ["no_trusted_key"], next: [AskPerson, CheckStore]
+    }
     NotFound = "E_NOT_FOUND" {
         meaning: "there is no such record", retry: No,
         reasons: ["not_found"], next: [FixArguments]

@@ -207,6 +207,7 @@ pub(crate) fn status(code: Code) -> StatusCode {
         | Code::ProposalDecided
         | Code::StepFailed
         | Code::LedgerTampered
+        | Code::LedgerUnverified
         | Code::AdoptConfirmRequired
         | Code::ApplyDrifted
         | Code::ConfigMissing

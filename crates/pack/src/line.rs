@@ -268,7 +268,7 @@ impl Line {
             return stop;
         };
         let mut record = CallRecord::begin(&call);
-        record.arguments = self.redactor.clean(arguments.value(), &[]);
+        record.set_arguments(&self.redactor, arguments, &[]);
         let noted = self.store.refused(&record, refusal, Timestamp::now()).await;
         noted.map_or_else(|fault| fault.refusal().into(), |_| stop)
     }
@@ -295,6 +295,7 @@ fn hash_with(plan: &Plan, preview: &Preview) -> Digest {
         meta: plan.meta.as_ref(),
         preview_digest: preview.digest,
         policy_digest: plan.policy_digest,
+        hash_salt: plan.hidden.map(|hidden| hidden.hash_salt),
     }
     .hash()
 }

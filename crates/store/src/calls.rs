@@ -352,7 +352,7 @@ fn spend(
         let won = tx.execute(
             "UPDATE plans SET state = 'executing', approval = COALESCE(approval, $1), ledger_id = $2
               WHERE plan_id = $3 AND hash = $4
-                AND state IN ('pending', 'approved')
+                AND state IN ('pending', 'approved') AND expires > $6
                 AND (approval IS NULL OR EXISTS
                      (SELECT 1 FROM ledger WHERE ledger.plan_id = plans.plan_id AND ledger.kind = 'approval'))
                 AND EXISTS (SELECT 1 FROM tokens

@@ -60,6 +60,21 @@ impl DecideRefused {
     }
 }
 
+/// What of a plan the person who decides was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownPlan {
+    /// The plan's hash.
+    pub hash: Digest,
+    /// Until when it could be decided and run.
+    pub expires: Timestamp,
+}
+
+impl From<&Plan> for ShownPlan {
+    fn from(plan: &Plan) -> Self {
+        Self { hash: plan.hash, expires: plan.expires }
+    }
+}
+
 /// A decision that was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
@@ -96,12 +111,12 @@ impl Store {
         self.approve_shown(id, None, approval, source, now).await
     }
 
-    /// Agrees to a plan as it was looked at: one whose hash is another by now is not approved. The source is the door the
-    /// person came through.
+    /// Agrees to a plan as it was shown: one whose hash is another by now is not approved, and the approval ends at the expiry that was
+    /// shown, even if the plan got more time since. The source is the door the person came through.
     pub async fn approve_shown(
         &self,
         id: &PlanId,
-        looked_at: Option<Digest>,
+        shown: Option<ShownPlan>,
         approval: Approval,
         source: Option<Source>,
         now: Timestamp,
@@ -114,20 +129,22 @@ impl Store {
                 return Ok(Err(why));
             }
             let found = tx.one(
-                "UPDATE plans SET state = 'approved', approval = $1, decided = $2
+                "UPDATE plans SET state = 'approved', approval = $1, decided = $2,
+                        expires = CASE WHEN $6 < expires THEN $6 ELSE expires END
                   WHERE plan_id = $3 AND state = 'pending' AND expires > $2 AND strength <= $4
-                    AND ($5 = '' OR hash = $5)
-                  RETURNING body",
+                    AND $6 > $2 AND ($5 = '' OR hash = $5)
+                  RETURNING plan_id, body",
                 &cells![
                     kept.as_str(),
                     now,
                     id.as_str(),
                     plans::rank(approval.strength),
-                    looked_at.map(|hash| hash.hex()).unwrap_or_default()
+                    shown.map(|shown| shown.hash.hex()).unwrap_or_default(),
+                    shown.map_or(i64::MAX, |shown| shown.expires.as_microsecond()),
                 ],
             )?;
             let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
             let entry = Entry::of_plan(
                 RowKind::Approval,
                 &plan,
@@ -173,11 +190,12 @@ impl Store {
             let found = tx.one(
                 "UPDATE plans SET state = 'rejected', note = $1, decided = $2
                   WHERE plan_id = $3 AND state = 'pending' AND expires > $2
-                  RETURNING body",
+                  RETURNING plan_id, body",
                 &cells![note.as_ref(), now, id.as_str()],
             )?;
             let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
+            plans::wipe_known(tx, &plan)?;
             let mut entry = Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(rail)))
                 .with_fact("rail", rail.as_str());
             if let Some(note) = note {
@@ -201,7 +219,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<bool, StoreFault> {
         let (left, by, ledger_id) = (left.clone(), by.clone(), self.mint(now));
-        let body = json_text(&left)?;
+        let body = self.seal()?.seal_plan(&left)?;
         self.write(move |tx| {
             let changed = tx.execute(
                 "UPDATE plans SET hash = $1, effect = $2, strength = $3, body = $4
@@ -244,11 +262,12 @@ impl Store {
             let found = tx.one(
                 "UPDATE plans SET state = 'cancelled', decided = $1
                   WHERE plan_id = $2 AND principal = $3 AND state IN ('pending', 'approved') AND expires > $1
-                  RETURNING body",
+                  RETURNING plan_id, body",
                 &cells![now, id.as_str(), principal.as_str()],
             )?;
             let Some(mut found) = found else { return why_not(tx, &id, Some(&principal), now).map(Err) };
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
+            plans::wipe_known(tx, &plan)?;
             let entry = Entry::of_plan(RowKind::Decision, &plan, "cancel", Some(&principal), None);
             tx.append(&entry, ledger_id.clone(), now);
             tx.tell(&plan.id)?;
@@ -267,7 +286,7 @@ impl Store {
                       WHERE plan_id IN (SELECT plan_id FROM plans
                                          WHERE tool = $2 AND state IN ('pending', 'approved') LIMIT {SWEEP})
                         AND state IN ('pending', 'approved')
-                      RETURNING body"
+                      RETURNING plan_id, body"
                 ),
                 &cells![now, tool.as_str()],
             )?;
@@ -287,7 +306,7 @@ impl Store {
                       WHERE plan_id IN (SELECT plan_id FROM plans
                                          WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT {SWEEP})
                         AND state IN ('pending', 'approved') AND expires <= $1
-                      RETURNING body"
+                      RETURNING plan_id, body"
                 ),
                 &cells![now],
             )?;
@@ -326,7 +345,7 @@ pub(crate) fn expire_equal(
     let closed = tx.query(
         "UPDATE plans SET state = 'expired'
           WHERE hash = $1 AND state IN ('pending', 'approved') AND expires <= $2
-          RETURNING body",
+          RETURNING plan_id, body",
         &cells![hash, now],
     )?;
     close_all(tx, ids, closed, "expire", now)?;
@@ -347,7 +366,8 @@ fn close_all(
     closed
         .into_iter()
         .map(|mut found| {
-            let plan: Plan = found.json()?;
+            let plan = plans::opened(&mut found, tx.seal)?;
+            plans::wipe_known(tx, &plan)?;
             tx.append(&Entry::of_plan(RowKind::Decision, &plan, action, None, None), ids.next(now), now);
             tx.tell(&plan.id)?;
             Ok(plan.id)
@@ -359,9 +379,9 @@ fn close_all(
 /// never changes, and revoking a credential cancels its plans: looking first is no race.
 fn unapprovable(tx: &mut Tx<'_>, id: &PlanId, now: Timestamp) -> Result<Option<NotDecided>, StoreFault> {
     let sql =
-        "SELECT body, state FROM plans WHERE plan_id = $1 AND state IN ('pending', 'approved', 'cancelled')";
+        "SELECT plan_id, body, state FROM plans WHERE plan_id = $1 AND state IN ('pending', 'approved', 'cancelled')";
     let Some(mut found) = tx.one(sql, &cells![id.as_str()])? else { return Ok(None) };
-    let (plan, state): (Plan, PlanState) = (found.json()?, found.word()?);
+    let (plan, state): (Plan, PlanState) = (plans::opened(&mut found, tx.seal)?, found.word()?);
     if let Some(credential) = &plan.credential {
         let found = tx.one(&credentials::by_id_sql(), &cells![credential.as_str()])?;
         let found = found.map(credentials::decode).transpose()?;
@@ -387,11 +407,10 @@ pub(crate) fn cancel_for_credential(
         &cells![credential.as_str()],
     )?;
     for mut found in open {
-        let (id, plan): (String, Plan) = (found.text()?, found.json()?);
-        if plan.credential.as_ref() != Some(credential) {
-            continue;
+        let plan = plans::opened(&mut found, tx.seal)?;
+        if plan.credential.as_ref() == Some(credential) {
+            cancel_ended(tx, ids, &plan.id, now)?;
         }
-        cancel_ended(tx, ids, &PlanId::new(id), now)?;
     }
     Ok(())
 }
@@ -401,7 +420,7 @@ fn cancel_ended(tx: &mut Tx<'_>, ids: &Mint, id: &PlanId, now: Timestamp) -> Res
     let closed = tx.query(
         "UPDATE plans SET state = 'cancelled', decided = $1, note = 'the credential has ended'
           WHERE plan_id = $2 AND state IN ('pending', 'approved')
-          RETURNING body",
+          RETURNING plan_id, body",
         &cells![now, id.as_str()],
     )?;
     close_all(tx, ids, closed, "credential_ended", now).map(drop)

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 pub(crate) use postgres::PostgresHome;
+pub(crate) use postgres::address::Address;
 pub(crate) use sqlite::SqliteHome;
 
 use crate::fault::StoreFault;

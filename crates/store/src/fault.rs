@@ -28,6 +28,10 @@ pub enum FaultKind {
     Clock,
     /// What was to be kept, or the way to the store, can't be used.
     Invalid,
+    /// A key file is missing, can't be used, or is not the one of this store.
+    Key,
+    /// The server did not prove over TLS who it is.
+    Untrusted,
 }
 
 /// What was being done when it broke.
@@ -121,6 +125,12 @@ impl StoreFault {
             FaultKind::Empty => "nothing of ours was ever kept there",
             FaultKind::Clock => "the clock stands before a moment already recorded",
             FaultKind::Invalid => "the store can't be used with what was given",
+            FaultKind::Key => {
+                "the key file of the store is missing, can't be used, or belongs to another store"
+            }
+            FaultKind::Untrusted => {
+                "the database server did not prove over TLS that it is the one that was named"
+            }
         };
         format!("{what} (incident {})", self.incident)
     }
@@ -128,6 +138,11 @@ impl StoreFault {
     /// One line for the log.
     pub fn inside(&self) -> String {
         format!("{:?} while {:?}: {} (incident {})", self.kind, self.doing, self.inside, self.incident)
+    }
+
+    /// What exactly is wrong, for the person who runs the program; may name files and servers.
+    pub fn reason(&self) -> &str {
+        &self.inside
     }
 
     /// The refusal the doors answer with.
@@ -149,7 +164,9 @@ impl StoreFault {
             | FaultKind::OlderSchema
             | FaultKind::Empty
             | FaultKind::Clock
-            | FaultKind::Invalid => false,
+            | FaultKind::Invalid
+            | FaultKind::Key
+            | FaultKind::Untrusted => false,
         }
     }
 }

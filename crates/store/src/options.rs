@@ -1,10 +1,13 @@
 //! How a store is opened. Only settings; every default is the careful one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_core::ids::WriterId;
 use jiff::Timestamp;
+
+use crate::ledger::CheckpointSink;
 
 /// When the rows of reads are durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,11 @@ pub struct ConnectOptions {
     /// Where the signing key is; none means beside the SQLite file, with `.key` at the end of its name. A store
     /// on PostgreSQL without one signs nothing.
     pub key_file: Option<PathBuf>,
+    /// Where the key is that plans are sealed with; none means beside the SQLite file, with `.seal` at the end of its name, or beside
+    /// `key_file` for a store on PostgreSQL. All replicas of a store need the same.
+    pub seal_file: Option<PathBuf>,
+    /// Where checkpoints go besides the store, after each is committed.
+    pub sinks: Vec<Arc<dyn CheckpointSink>>,
     /// How many connections read.
     pub readers: usize,
     /// When the rows of reads are durable.
@@ -61,6 +69,8 @@ impl Default for ConnectOptions {
         Self {
             writer: WriterId::new("main"),
             key_file: None,
+            seal_file: None,
+            sinks: Vec::new(),
             readers: 4,
             reads: ReadRows::Soon,
             checkpoints: Cadence::default(),

@@ -10,9 +10,10 @@ use countersign_core::refusal::{Code, NextAction, Refusal};
 use jiff::Timestamp;
 
 use crate::calls::{Ended, Outcome, RESULT_LIMIT};
-use crate::engine::{Cell, Found, cells, json_text};
+use crate::engine::{Cell, Found, cells};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
+use crate::seal::{Column, Seal};
 use crate::writer::Tx;
 use crate::{Store, credentials, decisions};
 
@@ -102,12 +103,21 @@ pub struct PlanFilter {
     pub cursor: Option<PlanId>,
 }
 
-const COLUMNS: &str =
-    "body, expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended";
+const COLUMNS: &str = "plans.plan_id, body, plans.expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended";
 
-fn decode(mut found: Found) -> Result<PlanRow, StoreFault> {
-    let mut plan: Plan = found.json()?;
-    // Joining may have moved it.
+/// The columns that say which plan it is and what it holds.
+pub(crate) const PLAN: &str = "plan_id, body";
+
+/// A plan from the columns of [`PLAN`].
+pub(crate) fn opened(found: &mut Found, seal: &Seal) -> Result<Plan, StoreFault> {
+    let id = PlanId::new(found.text()?);
+    seal.open_plan(&id, &found.text()?)
+}
+
+fn decode(mut found: Found, seal: &Seal) -> Result<PlanRow, StoreFault> {
+    let mut plan = opened(&mut found, seal)?;
+    let id = plan.id.clone();
+    // Joining may have moved it while it was pending.
     plan.expires = found.time()?;
     Ok(PlanRow {
         plan,
@@ -117,7 +127,10 @@ fn decode(mut found: Found) -> Result<PlanRow, StoreFault> {
         decided: found.maybe_time()?,
         ledger_id: found.maybe_text()?.map(Into::into),
         code: found.maybe_text()?,
-        result: found.maybe_text()?,
+        result: match found.maybe_text()? {
+            Some(sealed) => Some(seal.open(id.as_str(), Column::Result, &sealed)?),
+            None => None,
+        },
         result_bytes: found.maybe_count()?,
         ended: found.maybe_time()?,
     })
@@ -134,7 +147,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Holding, HoldRefused> {
         let (plan, ledger_id) = (plan.clone(), self.mint(now));
-        let body = json_text(&plan).map_err(HoldRefused::Fault)?;
+        let body = self.seal().and_then(|seal| seal.seal_plan(&plan)).map_err(HoldRefused::Fault)?;
         let ids = self.ids();
         let held = self.write(move |tx| {
             tx.check_clock(now)?;
@@ -148,7 +161,7 @@ impl Store {
             };
             tx.execute(
                 "INSERT INTO tokens (token, plan_id, expires) VALUES ($1, $2, $3)",
-                &cells![token, place.plan_id.as_str(), token_expires],
+                &cells![token, place.plan_id.as_str(), token_expires.min(place.expires)],
             )?;
             let mut record = record.clone();
             record.plan_id = Some(place.plan_id.clone());
@@ -163,13 +176,13 @@ impl Store {
     /// The plan a token belongs to, as the gate wants it.
     pub async fn held(&self, token: Digest) -> Result<Option<Held>, StoreFault> {
         let sql = format!(
-            "SELECT tokens.expires, {} FROM tokens JOIN plans ON plans.plan_id = tokens.plan_id WHERE tokens.token = $1",
-            COLUMNS.replace("expires", "plans.expires")
+            "SELECT tokens.expires, {COLUMNS} FROM tokens JOIN plans ON plans.plan_id = tokens.plan_id WHERE tokens.token = $1"
         );
+        let seal = self.seal()?;
         self.read(move |view| {
             let Some(mut found) = view.one(&sql, &cells![token])? else { return Ok(None) };
             let token_expires = found.time()?;
-            let PlanRow { plan, state, approval, note, .. } = decode(found)?;
+            let PlanRow { plan, state, approval, note, .. } = decode(found, &seal)?;
             let credential = match &plan.credential {
                 Some(id) => {
                     let found = view.one(&credentials::by_id_sql(), &cells![id.as_str()])?;
@@ -195,7 +208,8 @@ impl Store {
     pub async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreFault> {
         let values = cells![id.as_str()];
         let sql = format!("SELECT {COLUMNS} FROM plans WHERE plan_id = $1");
-        self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
+        let seal = self.seal()?;
+        self.read(move |view| view.one(&sql, &values)?.map(|found| decode(found, &seal)).transpose()).await
     }
 
     /// Plans, newest first. The id of the last is the cursor of the next page.
@@ -219,7 +233,11 @@ impl Store {
         let filters =
             if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
         let sql = format!("SELECT {COLUMNS} FROM plans {filters} ORDER BY plan_id DESC LIMIT {limit}");
-        self.read(move |view| view.query(&sql, &values)?.into_iter().map(decode).collect()).await
+        let seal = self.seal()?;
+        self.read(move |view| {
+            view.query(&sql, &values)?.into_iter().map(|found| decode(found, &seal)).collect()
+        })
+        .await
     }
 }
 
@@ -255,7 +273,8 @@ impl Store {
             "SELECT {COLUMNS} FROM plans WHERE tool = $1 AND plan_id < $2 AND approval IS NOT NULL
               ORDER BY plan_id DESC LIMIT 1"
         );
-        self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
+        let seal = self.seal()?;
+        self.read(move |view| view.one(&sql, &values)?.map(|found| decode(found, &seal)).transpose()).await
     }
 }
 
@@ -312,12 +331,12 @@ fn find_place(
     }))
 }
 
-/// Joins the open plan of an equal call and moves its end, where there is one. That plan keeps its own `meta`, so its hash may be
-/// another: hosts put a fresh id of each request there.
+/// Joins the open plan of an equal call, where there is one. Only what is pending gets more time: an approval ends at the expiry that
+/// the person saw. The plan keeps its own `meta`, so its hash may be another: hosts put a fresh id of each request there.
 fn join(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Holding>, StoreFault> {
     let Some(hash) = equal_open(tx, plan, now)? else { return Ok(None) };
     let found = tx.one(
-        "UPDATE plans SET expires = CASE WHEN expires < $1 THEN $1 ELSE expires END
+        "UPDATE plans SET expires = CASE WHEN state = 'pending' AND expires < $1 THEN $1 ELSE expires END
           WHERE hash = $2 AND state IN ('pending', 'approved') AND expires > $3
           RETURNING plan_id, state, expires",
         &cells![plan.expires, hash, now],
@@ -381,6 +400,9 @@ pub(crate) fn finish(
         Ended::Unknown => PlanState::OutcomeUnknown,
     };
     let kept = outcome.result.as_ref().filter(|result| result.len() <= RESULT_LIMIT);
+    let seal = tx.seal;
+    let sealed =
+        |result: &String| seal.seal(plan.as_str(), Column::Result, &result.replace('\0', "\u{2400}"));
     let bytes = outcome.result.as_ref().map(|result| result.len() as u64);
     tx.execute(
         "UPDATE plans SET state = $1, code = $2, result = $3, result_bytes = $4, ended = $5
@@ -388,11 +410,32 @@ pub(crate) fn finish(
         &cells![
             state.as_str(),
             outcome.code.map(|code| code.as_str()),
-            kept.map(|result| result.replace('\0', "\u{2400}")),
+            kept.map(sealed).transpose()?,
             bytes,
             now,
             plan.as_str(),
         ],
     )?;
+    wipe(tx, plan)?;
     tx.tell(plan)
+}
+
+/// Takes the values that records must not show out of a plan that is closed.
+pub(crate) fn wipe(tx: &mut Tx<'_>, id: &PlanId) -> Result<(), StoreFault> {
+    let sql = format!("SELECT {PLAN} FROM plans WHERE plan_id = $1");
+    match tx.one(&sql, &cells![id.as_str()])? {
+        Some(mut found) => {
+            let plan = opened(&mut found, tx.seal)?;
+            wipe_known(tx, &plan)
+        }
+        None => Ok(()),
+    }
+}
+
+/// The same for a plan whose body was just read.
+pub(crate) fn wipe_known(tx: &mut Tx<'_>, plan: &Plan) -> Result<(), StoreFault> {
+    if let Some(body) = tx.seal.wiped(plan)? {
+        tx.execute("UPDATE plans SET body = $1 WHERE plan_id = $2", &cells![body, plan.id.as_str()])?;
+    }
+    Ok(())
 }

@@ -6,12 +6,12 @@ use countersign_core::record::{RowKind, RowStatus};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::Store;
 use crate::chance::Mint;
 use crate::engine::cells;
 use crate::fault::StoreFault;
 use crate::ledger::{self, Entry};
 use crate::writer::Tx;
+use crate::{Store, plans};
 
 /// What was found without its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,7 @@ fn close_calls(
                 &cells![now, plan.as_str()],
             )?;
             if changed > 0 {
+                plans::wipe(tx, &plan)?;
                 tx.tell(&plan)?;
                 done.plans.push(plan);
             }

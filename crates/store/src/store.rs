@@ -1,6 +1,5 @@
 //! The store: opened once, cloned freely. Writes go through the one writer, reads do not wait for it.
 
-use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,10 +15,11 @@ use crate::chance::{self, Mint};
 use crate::changes::Ear;
 use crate::engine::{Engine, Home, PostgresHome, SqliteHome, cells};
 use crate::fault::{Doing, FaultKind, Hurt, StoreFault};
-use crate::ledger::{Entry, SigningKey};
+use crate::ledger::{Checkpoint, CheckpointSink, Entry, PublicKey, SigningKey, key_path, keys_beside};
 use crate::migrate;
 use crate::options::{ConnectOptions, ReadRows};
 use crate::readers::{Readers, View};
+use crate::seal::{self, Seal};
 use crate::url::StoreUrl;
 use crate::writer::{self, Deed, Health, Keep, Queue, Since, Tx, Writer};
 
@@ -42,7 +42,9 @@ struct Inner {
     writer: WriterId,
     reads: ReadRows,
     key: Option<Arc<SigningKey>>,
-    salt: Vec<u8>,
+    trusted: Vec<PublicKey>,
+    seal: Option<Arc<Seal>>,
+    sinks: Vec<Arc<dyn CheckpointSink>>,
     ear: Ear,
     shared: Shared,
     opened: ToDo,
@@ -71,7 +73,6 @@ struct Started {
     writer: Writer,
     queue: Queue,
     readers: Option<Readers>,
-    salt: Vec<u8>,
     new_key: Option<String>,
 }
 
@@ -79,7 +80,8 @@ struct Started {
 struct Looking {
     home: Arc<dyn Home>,
     readers: Readers,
-    salt: Vec<u8>,
+    trusted: Vec<PublicKey>,
+    seal: Option<Arc<Seal>>,
 }
 
 impl Store {
@@ -101,7 +103,7 @@ impl Store {
             .map_err(|error| StoreFault::unavailable(format!("no thread: {error}")).while_(Doing::Opening))?;
         let gone = |_| StoreFault::unavailable("the writer is gone").while_(Doing::Opening);
         let started = opened.await.map_err(gone)?.map_err(|fault| fault.while_(Doing::Opening))?;
-        let Started { writer, queue, readers, salt, new_key } = started;
+        let Started { writer, queue, readers, new_key } = started;
         let inner = Inner {
             queue,
             thread: Mutex::new(Some(thread)),
@@ -112,7 +114,9 @@ impl Store {
             writer: writer.name.clone(),
             reads: writer.reads,
             key: writer.key.clone(),
-            salt,
+            trusted: writer.key.as_ref().map(|key| key.trusted()).unwrap_or_default(),
+            seal: Some(Arc::clone(&writer.seal)),
+            sinks: writer.sinks.clone(),
             ear: Ear::new(Arc::clone(&writer.home), writer.instance.clone()),
             shared,
             opened: ToDo::Work,
@@ -137,7 +141,7 @@ impl Store {
             .spawn(move || done.send(look(&address, &options)).map_err(drop))
             .map_err(|error| StoreFault::unavailable(format!("no thread: {error}")).while_(Doing::Opening))?;
         let gone = |_| StoreFault::unavailable("nobody opens it").while_(Doing::Opening);
-        let Looking { home, readers, salt } =
+        let Looking { home, readers, trusted, seal } =
             opened.await.map_err(gone)?.map_err(|fault| fault.while_(Doing::Opening))?;
         let inner = Inner {
             // Nobody works it off, so nothing is taken.
@@ -150,7 +154,9 @@ impl Store {
             writer,
             reads: ReadRows::Sync,
             key: None,
-            salt,
+            trusted,
+            seal,
+            sinks: Vec::new(),
             ear: Ear::new(home, String::new()),
             shared,
             opened: ToDo::Look,
@@ -172,9 +178,29 @@ impl Store {
         &self.inner.ear
     }
 
-    /// The salt of this store's redactor, made once.
+    /// The key of this store's redactor and of other digests that must not be guessed. It comes from a file outside the database;
+    /// empty in a store that is opened to read where that file can't be read.
     pub fn salt(&self) -> &[u8] {
-        &self.inner.salt
+        self.inner.seal.as_ref().map(|seal| seal.digest_key()).unwrap_or_default()
+    }
+
+    /// The keys of the key file beside the store: those whose checkpoints are believed.
+    pub fn trusted_keys(&self) -> &[PublicKey] {
+        &self.inner.trusted
+    }
+
+    /// What opens plans.
+    pub(crate) fn seal(&self) -> Result<Arc<Seal>, StoreFault> {
+        let none = "plans are sealed, and the key file they are sealed with can't be read";
+        self.inner.seal.clone().ok_or_else(|| StoreFault::new(FaultKind::Key, Hurt::Statement, none))
+    }
+
+    /// Gives a committed checkpoint to whatever keeps them outside; what can't be kept there is a row.
+    pub(crate) async fn keep_outside(&self, made: &Checkpoint) -> Result<(), StoreFault> {
+        for why in self.inner.sinks.iter().filter_map(|sink| sink.keep(made).err()) {
+            self.append(Entry::not_kept_outside(&why), Timestamp::now()).await?;
+        }
+        Ok(())
     }
 
     /// Whether the last commit failed.
@@ -296,11 +322,12 @@ fn look(url: &StoreUrl, options: &ConnectOptions) -> Result<Looking, StoreFault>
     };
     let mut engine = home.reader()?.ok_or_else(gone)?;
     migrate::check(engine.as_mut())?;
-    let salt = engine.query("SELECT value FROM meta WHERE name = 'salt'", &[])?.pop();
-    let salt = salt.map(|mut found| found.text()).transpose()?.unwrap_or_default();
+    let seal = seal::look(engine.as_mut(), url, options).map(Arc::new);
     drop(engine);
     let readers = Readers::start(&home, options.readers)?.ok_or_else(gone)?;
-    Ok(Looking { home, readers, salt: salt.into_bytes() })
+    // A key file that can't be read leaves nobody to believe; whoever verifies says so.
+    let trusted = keys_beside(url, options).unwrap_or_default();
+    Ok(Looking { home, readers, trusted, seal })
 }
 
 fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault> {
@@ -314,8 +341,9 @@ fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault>
     };
     let mut engine = home.writer(&instance)?;
     migrate::migrate(engine.as_mut(), options.now)?;
-    let key = signing_key(url, options.key_file.as_deref())?.map(Arc::new);
-    let (salt, new_key) = settle_secrets(engine.as_mut(), &options.writer, key.as_deref(), options.now)?;
+    let key = signing_key(url, &options)?.map(Arc::new);
+    let new_key = settle_key(engine.as_mut(), &options.writer, key.as_deref(), options.now)?;
+    let seal = Arc::new(seal::settle(engine.as_mut(), url, &options)?);
     let readers = Readers::start(&home, options.readers)?;
     let (queue, work) = writer::queue();
     let writer = Writer {
@@ -325,6 +353,9 @@ fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault>
         name: options.writer,
         instance,
         key,
+        seal,
+        sinks: options.sinks,
+        outside_fails: false,
         cadence: options.checkpoints,
         group: options.group.max(1),
         reads: options.reads,
@@ -334,51 +365,34 @@ fn start(url: &StoreUrl, options: ConnectOptions) -> Result<Started, StoreFault>
         backlog: Default::default(),
         ruined: None,
     };
-    Ok(Started { writer, queue, readers, salt, new_key })
+    Ok(Started { writer, queue, readers, new_key })
 }
 
-fn signing_key(url: &StoreUrl, key_file: Option<&Path>) -> Result<Option<SigningKey>, StoreFault> {
-    match (url, key_file) {
-        (_, Some(path)) => SigningKey::read_or_make(path).map(Some),
-        (StoreUrl::Sqlite(path), None) => SigningKey::read_or_make(&beside(path)).map(Some),
+fn signing_key(url: &StoreUrl, options: &ConnectOptions) -> Result<Option<SigningKey>, StoreFault> {
+    match (url, key_path(url, options)) {
         (StoreUrl::Memory, None) => SigningKey::fleeting().map(Some),
-        (StoreUrl::Postgres(_), None) => Ok(None),
+        (_, Some(path)) => SigningKey::read_or_make(&path).map(Some),
+        (StoreUrl::Sqlite(_) | StoreUrl::Postgres(_), None) => Ok(None),
     }
 }
 
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".key");
-    PathBuf::from(name)
-}
-
-/// The salt, made on first start, and the public key, if this store has not seen it before.
-fn settle_secrets(
+/// Notes the public key, if this store has not seen it before. The table is a record of which keys there were; nothing believes it.
+fn settle_key(
     engine: &mut dyn Engine,
     writer: &WriterId,
     key: Option<&SigningKey>,
     now: Timestamp,
-) -> Result<(Vec<u8>, Option<String>), StoreFault> {
+) -> Result<Option<String>, StoreFault> {
+    let Some(public) = key.map(|key| key.public().hex()) else { return Ok(None) };
     engine.begin(writer.as_str())?;
-    let mut settle = || {
-        let fresh = format!("{:032x}{:032x}", chance::bits(), chance::bits());
-        engine.execute(
-            "INSERT INTO meta (name, value) VALUES ('salt', $1) ON CONFLICT (name) DO NOTHING",
-            &cells![fresh],
-        )?;
-        let salt = engine.query("SELECT value FROM meta WHERE name = 'salt'", &[])?.pop();
-        let salt = salt.ok_or_else(|| StoreFault::corrupt("the salt is gone"))?.text()?;
-        let Some(public) = key.map(SigningKey::public) else { return Ok((salt, None)) };
-        let added = engine.execute(
-            "INSERT INTO signing_keys (public_key, created) VALUES ($1, $2) ON CONFLICT (public_key) DO NOTHING",
-            &cells![public.as_str(), now],
-        )?;
-        Ok((salt, (added > 0).then_some(public)))
-    };
-    match settle() {
-        Ok((salt, new_key)) => {
+    let added = engine.execute(
+        "INSERT INTO signing_keys (public_key, created) VALUES ($1, $2) ON CONFLICT (public_key) DO NOTHING",
+        &cells![public.as_str(), now],
+    );
+    match added {
+        Ok(added) => {
             engine.commit()?;
-            Ok((salt.into_bytes(), new_key))
+            Ok((added > 0).then_some(public))
         }
         Err(fault) => {
             engine.rollback();

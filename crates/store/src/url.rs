@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::engine::Address;
+
 /// Where a store is.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
@@ -27,6 +29,23 @@ impl StoreUrl {
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self::Sqlite(path.as_ref().to_path_buf())
     }
+
+    /// Where the address says that the sealing key is, if it does: `sealkey=FILE` of a PostgreSQL address.
+    pub(crate) fn seal_key(&self) -> Option<PathBuf> {
+        match self {
+            StoreUrl::Sqlite(_) | StoreUrl::Memory => None,
+            StoreUrl::Postgres(url) => Address::read(url).ok()?.seal_key,
+        }
+    }
+
+    /// Which store it is, without any secret.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            StoreUrl::Sqlite(path) => path.display().to_string(),
+            StoreUrl::Memory => String::new(),
+            StoreUrl::Postgres(url) => Address::read(url).map(|address| address.place()).unwrap_or_default(),
+        }
+    }
 }
 
 impl FromStr for StoreUrl {
@@ -46,10 +65,10 @@ impl FromStr for StoreUrl {
             };
         }
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return match text.parse::<tokio_postgres::Config>() {
+            return match Address::read(text) {
                 Ok(_) => Ok(Self::Postgres(text.to_owned())),
                 // The reason names the part that is wrong, never the password.
-                Err(_) => refuse("the PostgreSQL address can't be read"),
+                Err(why) => refuse(&why),
             };
         }
         match text.split_once(':') {

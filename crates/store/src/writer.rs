@@ -9,11 +9,11 @@ mod tests;
 mod tx;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use countersign_core::ids::WriterId;
+use countersign_core::ids::{LedgerId, WriterId};
 
 pub(crate) use chain::{Chain, genesis};
 pub(crate) use deed::{Deed, Keep, ask, tell};
@@ -24,8 +24,9 @@ use queue::{Waited, Wants};
 
 use crate::engine::{Engine, Home};
 use crate::fault::{FaultKind, Hurt, StoreFault};
-use crate::ledger::SigningKey;
+use crate::ledger::{Checkpoint, CheckpointSink, Entry, SigningKey};
 use crate::options::{Cadence, ReadRows};
+use crate::seal::Seal;
 
 /// Rows of reads wait this long for company, so that they do not cost a sync each.
 const COMPANY: Duration = Duration::from_millis(20);
@@ -58,6 +59,10 @@ pub(crate) struct Writer {
     pub(crate) name: WriterId,
     pub(crate) instance: String,
     pub(crate) key: Option<Arc<SigningKey>>,
+    pub(crate) seal: Arc<Seal>,
+    pub(crate) sinks: Vec<Arc<dyn CheckpointSink>>,
+    /// Whether the last checkpoint could not be kept outside: that is a row once, not every ten seconds.
+    pub(crate) outside_fails: bool,
     pub(crate) cadence: Cadence,
     pub(crate) group: usize,
     pub(crate) reads: ReadRows,
@@ -105,6 +110,8 @@ impl Writer {
         if self.since.rows > 0 {
             self.keep_checkpoint();
         }
+        // What could not be kept outside may be a row by now.
+        self.work(Vec::new());
     }
 
     fn nap(&self) -> Duration {
@@ -269,7 +276,7 @@ impl Writer {
             {
                 return Ended::Lost(fault);
             }
-            let mut tx = Tx::new(engine, &mut chain, &self.instance);
+            let mut tx = Tx::new(engine, &mut chain, &self.instance, &self.seal);
             let outcome = deed.attempt(&mut tx);
             match tx.end(outcome) {
                 Err(fault) if fault.hurt > Hurt::Busy => return Ended::Lost(fault),
@@ -292,10 +299,9 @@ impl Writer {
         chain.flush(engine)?;
         let signed = match (&self.key, chain.high_water()) {
             (Some(key), Some(at)) if due && rows > 0 => {
-                crate::ledger::keep(engine, key, &self.name, chain.heads(), at)?;
-                true
+                Some(crate::ledger::keep(engine, key, &self.name, chain.heads(), at)?)
             }
-            _ => false,
+            _ => None,
         };
         match engine.commit() {
             Ok(()) => {}
@@ -303,7 +309,10 @@ impl Writer {
             Err(fault) if fault.hurt == Hurt::Connection && self.is_there(last.as_ref()) => {}
             Err(fault) => return Err(fault),
         }
-        self.count(rows, signed);
+        self.count(rows, signed.is_some());
+        if let Some(made) = signed {
+            self.keep_outside(&made);
+        }
         Ok(())
     }
 
@@ -317,7 +326,7 @@ impl Writer {
         }
     }
 
-    fn is_there(&self, id: Option<&countersign_core::ids::LedgerId>) -> bool {
+    fn is_there(&self, id: Option<&LedgerId>) -> bool {
         let Some(id) = id else { return false };
         let look = || {
             let mut engine = self.home.writer(&self.instance)?;
@@ -332,8 +341,35 @@ impl Writer {
         self.since.when = Instant::now();
         let Some(key) = self.key.clone() else { return };
         let name = self.name.clone();
+        let made = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&made);
+        let work = move |tx: &mut Tx<'_>| {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = tx.checkpoint(&key, &name)?;
+            Ok(())
+        };
         // A failure is not lost: the rows are there, and the next ones bring a checkpoint over them too.
-        self.transact(&mut [tell(None, Keep::Not, move |tx| tx.checkpoint(&key, &name).map(drop))]);
+        let ended = self.transact(&mut [tell(None, Keep::Not, work)]);
+        let made = made.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Ended::Committed(_), Some(made)) = (ended, made) {
+            self.keep_outside(&made);
+        }
+    }
+
+    /// Gives a committed checkpoint to whatever keeps them outside. Where that fails, a row says so, once until it works again.
+    fn keep_outside(&mut self, made: &Checkpoint) {
+        let failed: Vec<String> = self.sinks.iter().filter_map(|sink| sink.keep(made).err()).collect();
+        let is_new = !failed.is_empty() && !self.outside_fails;
+        self.outside_fails = !failed.is_empty();
+        if is_new && self.backlog.len() < BACKLOG {
+            let (entry, now) = (Entry::not_kept_outside(&failed.join("; ")), made.time);
+            let id = LedgerId::mint(now, crate::chance::bits());
+            self.backlog.push_back(tell(None, Keep::UntilWritten, move |tx| {
+                if !(tx.again && tx.has_row(&id)?) {
+                    tx.append(&entry, id.clone(), now);
+                }
+                Ok(())
+            }));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod export;
+pub(crate) mod key;
 pub(crate) mod list;
 mod rows;
 pub(crate) mod show;
@@ -52,6 +53,9 @@ pub(crate) enum ActivityCommand {
     /// Sign the ledger's head, to verify against later
     #[command(after_help = checkpoint::EXAMPLES)]
     Checkpoint(checkpoint::Checkpoint),
+    /// Print the public key that checkpoints are signed with, to verify elsewhere
+    #[command(after_help = key::EXAMPLES)]
+    Key,
 }
 
 impl Activity {
@@ -64,6 +68,7 @@ impl Activity {
             ActivityCommand::Export(_) => "activity.export",
             ActivityCommand::Verify(_) => "activity.verify",
             ActivityCommand::Checkpoint(_) => "activity.checkpoint",
+            ActivityCommand::Key => "activity.key",
         }
     }
 }
@@ -78,5 +83,6 @@ pub(crate) fn run(activity: &Activity, cli: &Cli, voice: Voice) -> Outcome {
         ActivityCommand::Export(args) => export::run(args, &url, voice),
         ActivityCommand::Verify(args) => verify::run(args, &url, voice),
         ActivityCommand::Checkpoint(args) => checkpoint::run(args, &url),
+        ActivityCommand::Key => key::run(&url),
     }
 }

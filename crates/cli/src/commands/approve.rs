@@ -5,6 +5,7 @@ pub(crate) mod decide;
 
 use clap::Args;
 use countersign_core::confirm::{Approval, PlanState, Rail};
+use countersign_core::record::Source;
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_store::{PlanRow, Store, StoreUrl};
@@ -90,7 +91,10 @@ async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: Voice) ->
     let now = Timestamp::now();
     let mut approval = Approval::over(Rail::Cli, person.name.clone(), now);
     approval.note.clone_from(&args.note);
-    let decided = match store.approve(&row.plan.id, approval.clone(), now).await {
+    let decided = match store
+        .approve_shown(&row.plan.id, Some((&row.plan).into()), approval.clone(), Some(Source::Cli), now)
+        .await
+    {
         Ok(decided) => decided,
         Err(refused) => return Err(decide::lost(store, url, &row, refused, voice).await),
     };

@@ -1,5 +1,6 @@
 //! `countersign serve`: the gateway on stdio or HTTP. Stdout carries protocol only; everything for people goes to stderr.
 
+mod checkpoints;
 mod listen;
 mod reload;
 
@@ -225,6 +226,8 @@ impl Served {
             },
             ..records::options(&self.store)
         };
+        let options =
+            checkpoints::with_place(options, self.config.ledger.checkpoints.as_ref(), &self.around.folder);
         let options = match &self.replica {
             Some(name) => ConnectOptions { writer: WriterId::new(name.as_str()), ..options },
             None => options,

@@ -276,13 +276,15 @@ fn a_copy_that_cannot_be_written_is_read_by_anyone() {
     }
     mode(&copy.join("ledger.db"), 0o444);
     mode(&copy, 0o555);
+    // Who may read the copy need not be able to read the key file: the public half was given along.
+    world.write("ledger.pem", &world.run(&["activity", "key"]).stdout);
     let run = |args: &[&str]| {
         world.run_as_anybody(&[&["activity"], args, &["--store", "sqlite:copy/ledger.db"]].concat())
     };
     let listed = run(&["list", "--json"]);
     assert_eq!(listed.code, Some(0), "{listed}");
     assert_eq!(listed.envelope()["data"]["activities"].as_array().unwrap().len(), 8);
-    for args in [&["show", ids[2].as_str()][..], &["export"], &["verify"]] {
+    for args in [&["show", ids[2].as_str()][..], &["export"], &["verify", "--key", "ledger.pem"]] {
         let done = run(args);
         assert_eq!(done.code, Some(0), "{done}");
     }

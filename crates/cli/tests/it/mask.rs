@@ -6,6 +6,7 @@ use regex::{Captures, Regex};
 pub(crate) fn mask(text: &str) -> String {
     let text = numbered(text, r"\b01[0-9A-HJKMNP-TV-Z]{24}\b", |number| format!("ID{number:024}"));
     let text = numbered(&text, r"\b[0-9a-f]{64}\b", |number| format!("hash{number:060}"));
+    let text = numbered(&text, r"\b[0-9a-f]{16}\.jsonl\b", |number| format!("place{number:011}.jsonl"));
     let text = numbered(&text, r"\b[0-9a-f]{128}\b", |number| format!("signature{number:0119}"));
     let text = Regex::new(r"\b\d+(\.\d+)? (µs|ms|s)\b").unwrap().replace_all(&text, "N ms").into_owned();
     let text = Regex::new(r#""took_ms":\d+"#).unwrap().replace_all(&text, r#""took_ms":0"#).into_owned();

@@ -125,10 +125,23 @@ pub struct ConfirmSection {
 }
 
 /// `[ledger]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerSection {
     /// When the rows of reads are durable.
     pub reads: Reads,
+    /// Where checkpoints go besides the store and the usual file.
+    pub checkpoints: Option<CheckpointPlace>,
+}
+
+/// Where checkpoints go besides the store and the usual file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckpointPlace {
+    /// One more file, one checkpoint a line; a relative path starts at the configuration's folder.
+    File(String),
+    /// The system's log.
+    Syslog,
+    /// A server that takes each as JSON.
+    Webhook(String),
 }
 
 /// `[desk]`.
@@ -336,8 +349,33 @@ fn hold(reader: &mut Reader<'_>, node: &Node) -> Duration {
 
 pub(super) fn ledger(reader: &mut Reader<'_>, root: &Table) -> LedgerSection {
     let table = table_of(reader, root, "ledger", "{ reads = \"soon\" }");
-    let reads = Section::open(reader, table, "`[ledger]`", &["reads"]).word("reads", "\"soon\"");
-    LedgerSection { reads: reads.unwrap_or(Reads::Soon) }
+    let mut section = Section::open(reader, table, "`[ledger]`", &["reads", "checkpoints"]);
+    let reads = section.word("reads", "\"soon\"");
+    let place = section.text("checkpoints", "\"file:/mnt/elsewhere/checkpoints.jsonl\"").map(str::to_owned);
+    let checkpoints = place.as_deref().and_then(checkpoint_place);
+    if let (Some(text), None, Some(node)) = (&place, &checkpoints, table.get("checkpoints")) {
+        let message = format!("{} is no place for checkpoints", tick(text));
+        let help =
+            "write `\"file:PATH\"`, `\"syslog\"` or `\"https://…\"`; plain http is for this machine only";
+        reader.error(node.place, Problem::BadValue, message, help.to_owned());
+    }
+    LedgerSection { reads: reads.unwrap_or(Reads::Soon), checkpoints }
+}
+
+fn checkpoint_place(text: &str) -> Option<CheckpointPlace> {
+    // What follows the name must not make it another one.
+    let is_local = ["http://127.0.0.1", "http://localhost", "http://[::1]"].iter().any(|local| {
+        let rest = text.strip_prefix(local);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']) && !rest.contains('@'))
+    });
+    match text {
+        "syslog" => Some(CheckpointPlace::Syslog),
+        _ if text.starts_with("https://") || is_local => Some(CheckpointPlace::Webhook(text.to_owned())),
+        _ => text
+            .strip_prefix("file:")
+            .filter(|path| !path.is_empty())
+            .map(|path| CheckpointPlace::File(path.to_owned())),
+    }
 }
 
 pub(super) fn desk(reader: &mut Reader<'_>, root: &Table) -> DeskSection {

@@ -17,7 +17,7 @@ use crate::digest::{Digest, Domain};
 use crate::effect::Effect;
 use crate::ids::{FullName, PlanId};
 use crate::mode::Mode;
-use crate::plan::{Hashed, Plan, Preview, PreviewSource, Step};
+use crate::plan::{Hashed, HiddenArguments, Plan, Preview, PreviewSource, Step};
 use crate::record::CallRecord;
 use crate::refusal::{Code, Refusal};
 use crate::tool::Tool;
@@ -34,7 +34,13 @@ pub fn series_name() -> FullName {
 pub fn draft_step(call: Call, law: &Snapshot<'_>, now: Timestamp) -> Result<Draft, Box<Refused>> {
     let mut record = CallRecord::begin(&call);
     debug_assert!(!comes_back(&call), "a step brings nothing back");
-    let weighed = resolve(&call, false).and_then(|tool| weigh(call, tool, false, law, now, &mut record));
+    let weighed = match resolve(&call, false) {
+        Ok(tool) => weigh(call, tool, false, law, now, &mut record),
+        Err(refusal) => {
+            record.set_arguments(law.redactor, &call.arguments, &[]);
+            Err(refusal)
+        }
+    };
     let draft = match weighed {
         Ok(weighed) => weighed.draft,
         Err(refusal) => return Err(Box::new(Refused { refusal, record })),
@@ -83,6 +89,8 @@ pub fn freeze_series(
         over(Domain::Policy, steps.iter().map(|(draft, _)| draft.policy_digest.hex()).collect());
     let decisive = json!(steps.iter().map(|(_, preview)| preview.digest).collect::<Vec<_>>());
     let preview = Preview::new(PreviewSource::Computed, shown(purpose, steps), &decisive);
+    let salts: Vec<Digest> = steps.iter().filter_map(|(draft, _)| draft.record.hash_salt).collect();
+    let hidden = HiddenArguments::of_parts(&salts, &arguments);
     let hash = Hashed {
         principal: &caller.principal,
         session: &caller.session,
@@ -93,6 +101,7 @@ pub fn freeze_series(
         meta: None,
         preview_digest: preview.digest,
         policy_digest,
+        hash_salt: hidden.map(|hidden| hidden.hash_salt),
     }
     .hash();
     Plan {
@@ -104,6 +113,7 @@ pub fn freeze_series(
         tool: name,
         fingerprint,
         redact: redacted_paths(steps),
+        hidden,
         arguments,
         meta: None,
         preview,
@@ -144,6 +154,7 @@ pub fn without_steps(plan: &Plan, gone: &BTreeSet<usize>) -> Result<Plan, Refusa
     let decisive = json!(kept.iter().map(|(_, step)| step.preview.digest).collect::<Vec<_>>());
     let preview = Preview::new(plan.preview.source, shown_without(plan, gone), &decisive);
     let redact = plan.redact.iter().filter_map(|path| moved(path, &kept)).collect();
+    let hidden = plan.hidden.map(|hidden| HiddenArguments::salted(hidden.hash_salt, &arguments));
     let mut left = Plan {
         fingerprint,
         policy_digest,
@@ -153,6 +164,7 @@ pub fn without_steps(plan: &Plan, gone: &BTreeSet<usize>) -> Result<Plan, Refusa
         arguments,
         preview,
         redact,
+        hidden,
         ..plan.clone()
     };
     left.hash = Hashed {
@@ -165,6 +177,7 @@ pub fn without_steps(plan: &Plan, gone: &BTreeSet<usize>) -> Result<Plan, Refusa
         meta: None,
         preview_digest: left.preview.digest,
         policy_digest,
+        hash_salt: hidden.map(|hidden| hidden.hash_salt),
     }
     .hash();
     Ok(left)
@@ -381,7 +394,7 @@ pub fn series_record(plan: &Plan, caller: &Caller, approval: &Approval) -> CallR
     record.effect = Some(plan.effect);
     record.mode = Some(Mode::Execute);
     record.arguments = plan.preview.shown.get("title").map_or(Value::Null, |title| json!({"title": title}));
-    record.arguments_digest = plan.arguments.digest();
+    record.arguments_digest = plan.recorded_digest();
     record.plan_id = Some(plan.id.clone());
     record.plan_hash = Some(plan.hash);
     record.approval = Some(approval.clone());

@@ -15,7 +15,7 @@ use crate::effect::{Because, Classified, Effect};
 use crate::ids::{PlanId, ToolName};
 use crate::intent::{Door, Intent, Variant};
 use crate::mode::Mode;
-use crate::plan::{Hashed, Plan, Preview, door_variant};
+use crate::plan::{Hashed, HiddenArguments, Plan, Preview, door_variant};
 use crate::preview::{self, Style};
 use crate::record::CallRecord;
 use crate::refusal::{Code, Refusal};
@@ -122,7 +122,7 @@ impl Draft {
 
     /// The preview computed from the call itself.
     pub fn computed_preview(&self) -> Preview {
-        preview::computed(&self.call, self.classified.effect, self.intent.as_ref(), &self.record.arguments)
+        preview::computed(&self.call, self.classified.effect, self.intent.as_ref(), &self.record)
     }
 
     /// Freezes the call with its preview into a plan.
@@ -137,6 +137,7 @@ impl Draft {
             meta: self.meta.as_ref(),
             preview_digest: preview.digest,
             policy_digest: self.policy_digest,
+            hash_salt: self.record.hash_salt,
         }
         .hash();
         Plan {
@@ -157,6 +158,11 @@ impl Draft {
             intent: self.intent.clone().map(Into::into),
             rule: self.deciding_rule(),
             redact: self.rules.redact.clone(),
+            hidden: self.record.hash_salt.map(|hash_salt| HiddenArguments {
+                digest: self.record.arguments_digest,
+                hash_salt,
+                wiped: None,
+            }),
             steps: Vec::new(),
             created: now,
             expires: now.checked_add(life).unwrap_or(now),

@@ -346,6 +346,7 @@ fn hash(arguments: &Arguments) -> Digest {
         meta: None,
         preview_digest: zero,
         policy_digest: zero,
+        hash_salt: None,
     }
     .hash()
 }

@@ -144,7 +144,7 @@ async fn agree(desk: &Arc<Desk>, person: &Person, id: &str, agreed: Agreed) -> R
     let mut approval = Approval::over(Rail::Page, person.name.clone(), now);
     approval.note.clone_from(&agreed.note);
     let (store, door) = (&desk.house.store, Some(person.source()));
-    let decided = store.approve_shown(&plan.id, Some(plan.hash), approval.clone(), door, now).await?;
+    let decided = store.approve_shown(&plan.id, Some(plan.into()), approval.clone(), door, now).await?;
     let grant = match &agreed.grant {
         Some(ahead) => Some(ahead.give(desk, plan, &person.name).await?),
         None => None,

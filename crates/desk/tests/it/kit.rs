@@ -245,6 +245,7 @@ pub(crate) fn plan(id: &str, kind: Kind, arguments: Value) -> Plan {
         }),
         rule: Some("test.toml:9".into()),
         redact: vec!["token".into()],
+        hidden: None,
         steps: Vec::new(),
         created: now,
         expires: now + 5.minutes(),

@@ -14,12 +14,12 @@ use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::mode::Mode;
 use countersign_core::plan::{Plan, Preview, PreviewSource};
 use countersign_core::preview::Style;
-use countersign_core::record::{CallRecord, RowStatus};
+use countersign_core::record::{CallRecord, RowStatus, Source};
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_core::rules::RuleName;
 use countersign_core::strict_json;
 use countersign_core::suggest::Moment;
-use countersign_store::{Entry, HoldRefused, Holding, Joined, NotSpendable};
+use countersign_store::{Entry, HoldRefused, Holding, Joined, NotSpendable, ShownPlan};
 use countersign_wire::raw::{self, Raw};
 use countersign_wire::upstream::Questions;
 use serde_json::{Value, json};
@@ -410,7 +410,10 @@ impl Conduct<'_> {
                 let now = self.house.now();
                 let approval = Approval::by_host(Rail::Elicitation, vouching, host_of(plan), now);
                 // A decision that comes too late changes nothing: the first one shows.
-                let _ = self.house.store.approve(&holding.plan_id, approval, now).await;
+                let shown = ShownPlan { hash: holding.hash, expires: holding.expires };
+                let source = Some(Source::Mcp);
+                let store = &self.house.store;
+                let _ = store.approve_shown(&holding.plan_id, Some(shown), approval, source, now).await;
                 self.house.announce(holding.plan_id.clone());
             }
             Some("decline") => self.host_rejects(plan, holding).await,

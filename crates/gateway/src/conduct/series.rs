@@ -372,7 +372,7 @@ impl Conduct<'_> {
     fn series_row(&self, plan: &Plan) -> CallRecord {
         let mut record =
             CallRecord::unread(&self.caller, series_name(), None, plan.arguments.canonical().as_bytes());
-        record.arguments_digest = plan.arguments.digest();
+        record.arguments_digest = plan.recorded_digest();
         record.arguments = self.house.redactor.clean(plan.arguments.value(), &plan.redact);
         record.effect = Some(plan.effect);
         record.plan_id = Some(plan.id.clone());

@@ -1,7 +1,9 @@
 //! PostgreSQL: a connection that is driven by the thread that uses it. Knows sessions, advisory locks and SQLSTATEs;
 //! no table by name. Locks are named after schema and purpose, so that stores in one database stay apart.
 
+pub(crate) mod address;
 mod ear;
+mod tls;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,10 +13,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Row, Statement};
 
 use super::{Cell, Dialect, Engine, Found, Home, News};
 use crate::fault::{FaultKind, Hurt, StoreFault};
+use address::Address;
+use tls::Tls;
 
 /// One connection.
 pub(crate) struct Postgres {
@@ -32,6 +36,7 @@ pub(crate) struct Postgres {
 /// Where the server is.
 pub(crate) struct PostgresHome {
     config: Config,
+    tls: Tls,
     patience: Duration,
 }
 
@@ -40,15 +45,16 @@ const KEPT_STATEMENTS: usize = 256;
 
 impl PostgresHome {
     pub(crate) fn new(url: &str, patience: Duration) -> Result<Self, StoreFault> {
-        let mut config: Config =
-            url.parse().map_err(|_| StoreFault::invalid("the PostgreSQL address can't be read"))?;
+        let address = Address::read(url).map_err(StoreFault::invalid)?;
+        let tls = Tls::new(&address)?;
+        let mut config = address.config;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
         if config.get_application_name().is_none() {
             config.application_name("countersign");
         }
-        Ok(Self { config, patience })
+        Ok(Self { config, tls, patience })
     }
 
     fn connect(&self) -> Result<Postgres, StoreFault> {
@@ -57,7 +63,7 @@ impl PostgresHome {
             .build()
             .map_err(|error| StoreFault::unavailable(format!("no runtime: {error}")))?;
         let client = runtime.block_on(async {
-            let (client, connection) = self.config.connect(NoTls).await?;
+            let (client, connection) = self.config.connect(self.tls.clone()).await?;
             // It runs whenever this thread waits for an answer; its end shows as a closed client.
             tokio::spawn(async move {
                 let _ = connection.await;
@@ -103,7 +109,7 @@ impl Home for PostgresHome {
         Ok(Some(Box::new(made)))
     }
     fn listen(&self, instance: &str, heard: &mut dyn FnMut(News<'_>), end: oneshot::Receiver<()>) {
-        ear::listen(&self.config, instance, heard, end);
+        ear::listen(&self.config, &self.tls, instance, heard, end);
     }
 }
 
@@ -301,6 +307,10 @@ fn from_postgres(error: &tokio_postgres::Error) -> StoreFault {
             None => error.to_string(),
         },
     };
+    // The driver tells a failed handshake apart only in words.
+    if inside.contains("TLS handshake") {
+        return StoreFault::new(FaultKind::Untrusted, Hurt::Connection, inside);
+    }
     let Some(state) = error.code() else { return StoreFault::unavailable(inside) };
     let (kind, hurt) = match *state {
         SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {

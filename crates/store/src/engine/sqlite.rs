@@ -97,7 +97,7 @@ impl Home for SqliteHome {
         // FULL syncs the log at every commit; fullfsync makes that true on systems where fsync alone is a hint.
         let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;
              PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
-             PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;";
+             PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864; PRAGMA secure_delete = ON;";
         connection.execute_batch(pragmas).map_err(|error| from_sqlite(&error))?;
         if let Some(bytes) = self.max_bytes {
             let page: i64 = connection

@@ -1,5 +1,5 @@
-//! Reading the ledger: filters, pages newest first, single rows. Ids sort by time, so a cursor is the last id seen
-//! and stays good however many rows are added meanwhile.
+//! Reading the ledger: filters, pages newest first, single rows. Pages are in the chain's order: by `position`, which never goes
+//! back within a chain, then by writer. A cursor is the last id seen and stays good however many rows are added meanwhile.
 
 use std::fmt;
 use std::str::FromStr;
@@ -93,6 +93,18 @@ pub(super) enum Order {
     Oldest,
 }
 
+impl Order {
+    fn sql(self) -> &'static str {
+        match self {
+            Order::Newest => "ORDER BY position DESC, writer DESC",
+            Order::Oldest => "ORDER BY position, writer",
+        }
+    }
+}
+
+/// How far a position may stand behind its row's time before the row is in the index of stepped clocks, in microseconds.
+const STEPPED: i64 = 3_600_000_000;
+
 impl Store {
     /// One page of the ledger, newest first.
     pub async fn activity(&self, filter: Filter) -> Result<Page, StoreFault> {
@@ -111,17 +123,12 @@ pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<
     let limit = filter.limit.unwrap_or(50).clamp(1, 1000);
     let (rows, bound) = store
         .read(move |view| {
-            let bound = bound(view, &filter, order)?;
-            let (conditions, values) = conditions(&filter, bound.as_ref(), order, view.dialect());
-            let direction = match order {
-                Order::Newest => "DESC",
-                Order::Oldest => "ASC",
-            };
+            let latest = latest_position(view, &filter)?;
+            let bound = bound(view, &filter, latest, order)?;
+            let (conditions, values) = conditions(&filter, bound.as_ref(), latest, order, view.dialect());
+            let by = order.sql();
             // One more than asked for tells whether there is a next page.
-            let sql = format!(
-                "SELECT {COLUMNS} FROM ledger {conditions} ORDER BY id {direction} LIMIT {}",
-                limit + 1
-            );
+            let sql = format!("SELECT {COLUMNS} FROM ledger {conditions} {by} LIMIT {}", limit + 1);
             let rows = view.query(&sql, &values)?.into_iter().map(decode).collect::<Result<Vec<Row>, _>>()?;
             Ok((rows, bound))
         })
@@ -136,28 +143,52 @@ pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<
     Ok(Page { rows, next_cursor })
 }
 
+/// The last position at which a row from before `end_time` can stand; none where no end is asked for.
+fn latest_position(view: &mut View<'_>, filter: &Filter) -> Result<Option<i64>, StoreFault> {
+    let Some(until) = filter.end_time else { return Ok(None) };
+    let sql = format!("SELECT MAX(position) FROM ledger WHERE position - time > {STEPPED} AND time < $1");
+    let stepped = view.one(&sql, &cells![until])?.map(|mut found| found.maybe_int()).transpose()?.flatten();
+    Ok(stepped.max(Some(until.as_microsecond().saturating_add(STEPPED))))
+}
+
 /// How far down a page looks for its text; none where it may look at everything, or that is not so much.
-fn bound(view: &mut View<'_>, filter: &Filter, order: Order) -> Result<Option<LedgerId>, StoreFault> {
+fn bound(
+    view: &mut View<'_>,
+    filter: &Filter,
+    latest: Option<i64>,
+    order: Order,
+) -> Result<Option<LedgerId>, StoreFault> {
     let (Some(look), Some(_), Order::Newest) = (filter.look, &filter.q, order) else { return Ok(None) };
     let span = Filter { cursor: filter.cursor.clone(), end_time: filter.end_time, ..Filter::default() };
-    let (conditions, values) = conditions(&span, None, order, view.dialect());
-    let sql = format!("SELECT id FROM ledger {conditions} ORDER BY id DESC LIMIT 1 OFFSET {look}");
-    let found = view.one(&sql, &values)?.map(|mut found| found.text()).transpose()?;
-    let beyond = filter.start_time.map(|from| LedgerId::mint(from, 0));
+    let (conditions, values) = conditions(&span, None, latest, order, view.dialect());
+    let sql = format!("SELECT id, position FROM ledger {conditions} {} LIMIT 1 OFFSET {look}", order.sql());
+    let Some(mut found) = view.one(&sql, &values)? else { return Ok(None) };
+    let (id, position) = (LedgerId::new(found.text()?), found.int()?);
     // What lies before the wanted time is not looked at anyway.
-    Ok(found.map(LedgerId::new).filter(|bound| beyond.is_none_or(|beyond| *bound > beyond)))
+    Ok(filter.start_time.is_none_or(|from| position > from.as_microsecond()).then_some(id))
+}
+
+/// A comparison of a row's place in the listing with that of the row whose id is given.
+fn compared(with: &str) -> String {
+    let from = "FROM ledger WHERE id = ?";
+    // The first half is what an index can follow.
+    let near = with.trim_end_matches('=');
+    format!(
+        "position {near}= (SELECT position {from}) AND (position, writer) {with} (SELECT position, writer {from})"
+    )
 }
 
 /// `WHERE …` and its values.
 fn conditions(
     filter: &Filter,
     bound: Option<&LedgerId>,
+    latest: Option<i64>,
     order: Order,
     dialect: Dialect,
 ) -> (String, Vec<Cell>) {
     let mut all = Conditions::default();
     if let Some(bound) = bound {
-        all.add("id >= ?", bound.as_str());
+        all.add(&compared(">="), bound.as_str());
     }
     // What tells rows apart best stands first, and is what the walk follows; SQLite guesses without knowing how rows differ.
     let equal = [
@@ -178,20 +209,22 @@ fn conditions(
         all.add(&format!("{aside}{column} = ?"), value);
     }
     if let Some(from) = filter.start_time {
-        // The id bounds the walk, to the millisecond; the column decides, to the microsecond.
-        all.add("id >= ?", LedgerId::mint(from, 0).as_str());
+        // No position stands before its row's time: it bounds the walk, and the time decides.
+        all.add("position >= ?", from);
         all.add("time >= ?", from);
     }
     if let Some(until) = filter.end_time {
-        all.add("id <= ?", LedgerId::mint(until, u128::MAX).as_str());
+        if let Some(latest) = latest {
+            all.add("position <= ?", latest);
+        }
         all.add("time < ?", until);
     }
     if let Some(Cursor(last)) = &filter.cursor {
-        let condition = match order {
-            Order::Newest => "id < ?",
-            Order::Oldest => "id > ?",
+        let with = match order {
+            Order::Newest => "<",
+            Order::Oldest => ">",
         };
-        all.add(condition, last.as_str());
+        all.add(&compared(with), last.as_str());
     }
     if let Some(words) = filter.q.as_deref().filter(|words| !words.is_empty()) {
         let like = match dialect {

@@ -55,7 +55,7 @@ pub struct NotACheckpoint {
 
 impl Checkpoint {
     fn sign(key: &SigningKey, heads: Vec<Head>, time: Timestamp) -> Self {
-        let mut made = Self { v: 1, time, heads, public_key: key.public(), signature: String::new() };
+        let mut made = Self { v: 1, time, heads, public_key: key.public().hex(), signature: String::new() };
         made.signature = key.sign(&made.signed_bytes());
         made
     }
@@ -125,6 +125,9 @@ pub async fn checkpoint(store: &Store) -> Result<Checkpoint, StoreFault> {
     let key = store.signing_key().ok_or_else(no_key)?;
     let writer = store.writer().clone();
     let made = store.write(move |tx| tx.checkpoint(&key, &writer)).await?;
+    if let Some(made) = &made {
+        store.keep_outside(made).await?;
+    }
     made.ok_or_else(|| StoreFault::invalid("there is nothing to sign: the ledger is empty"))
 }
 

@@ -148,12 +148,19 @@ impl Entry {
             variant: plan.variant,
             effect: Some(plan.effect),
             intent: plan.intent.clone().map(Into::into),
-            arguments_digest: Some(plan.arguments.digest()),
+            arguments_digest: Some(plan.recorded_digest()),
             plan_id: Some(plan.id.clone()),
             plan_hash: Some(plan.hash),
             detail: Some(Json::of(&detail)),
             ..Self::new(kind, RowStatus::Success)
         }
+    }
+
+    /// A row about a checkpoint that could not be kept outside the store.
+    pub(crate) fn not_kept_outside(why: &str) -> Self {
+        let why = storable(why);
+        Self::new(RowKind::System, RowStatus::Error)
+            .with_detail(&json!({"action": "checkpoint_not_kept_outside", "why": why}))
     }
 
     /// The same entry with facts.

@@ -1,47 +1,155 @@
-//! The key that signs heads: made on first start, for nobody else's eyes. A file that others can read is refused.
+//! Keys of the ledger. The signing key is a file made on first start; it may list public keys that signed before it. Public keys are
+//! read from PEM, from our own lines, and from key files. None is ever taken from the store that is to be verified.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use countersign_core::digest::Digest;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
-use crate::chance;
-use crate::fault::{FaultKind, Hurt, StoreFault};
+use crate::fault::StoreFault;
+use crate::key_file::{self, from_hex, to_hex};
+use crate::options::ConnectOptions;
+use crate::url::StoreUrl;
 
 /// What a key file begins with.
 const HEAD: &str = "countersign-ed25519-v1 ";
+/// What a line with a public key begins with.
+const PUBLIC_HEAD: &str = "countersign-ed25519-public-v1 ";
+/// What stands before the 32 bytes of an Ed25519 key in its DER form (RFC 8410).
+const DER_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// The public half of a key that signs checkpoints.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PublicKey([u8; 32]);
+
+/// The text holds no key, or something that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no Ed25519 public key in it: expected PEM, or lines of `countersign-ed25519-public-v1 HEX`"
+)]
+pub struct NotAKey;
+
+impl PublicKey {
+    /// From the 64 hex digits of a checkpoint's `public_key`.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        from_hex(text).map(Self)
+    }
+
+    /// As a checkpoint names it.
+    pub fn hex(&self) -> String {
+        to_hex(&self.0)
+    }
+
+    /// SHA-256 over the key's 32 bytes, as hex: what people compare.
+    pub fn fingerprint(&self) -> String {
+        Digest::plain(&self.0).hex()
+    }
+
+    /// As PEM, the form other tools read.
+    pub fn pem(&self) -> String {
+        let der = [DER_HEAD.as_slice(), &self.0].concat();
+        format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der))
+    }
+
+    /// Every key in a text: PEM blocks, lines of ours, a key file. At least one.
+    pub fn read_all(text: &str) -> Result<Vec<Self>, NotAKey> {
+        let mut keys = Vec::new();
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        while let Some(line) = lines.next() {
+            let key = if line == "-----BEGIN PUBLIC KEY-----" {
+                let body: String =
+                    lines.by_ref().take_while(|line| *line != "-----END PUBLIC KEY-----").collect();
+                let der = STANDARD.decode(body).map_err(|_| NotAKey)?;
+                der.strip_prefix(&DER_HEAD).and_then(|key| key.try_into().ok()).map(Self)
+            } else if let Some(seed) = line.strip_prefix(HEAD) {
+                let seed = from_hex(seed.trim()).ok_or(NotAKey)?;
+                SigningKey::from_seed(&seed).ok().map(|key| key.public())
+            } else {
+                Self::from_hex(line.strip_prefix(PUBLIC_HEAD).unwrap_or(line).trim())
+            };
+            keys.push(key.ok_or(NotAKey)?);
+        }
+        if keys.is_empty() { Err(NotAKey) } else { Ok(keys) }
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+/// The keys of the key file beside a store: the one that signs, first, and those that signed before it. Empty where there is no file.
+pub fn keys_beside(url: &StoreUrl, options: &ConnectOptions) -> Result<Vec<PublicKey>, StoreFault> {
+    let Some(path) = key_path(url, options) else { return Ok(Vec::new()) };
+    let Some(text) = key_file::read(&path)? else { return Ok(Vec::new()) };
+    PublicKey::read_all(&text).map_err(|why| key_file::unusable(&path, &why))
+}
+
+/// Where the signing key of a store is; none where it has no file.
+pub fn key_path(url: &StoreUrl, options: &ConnectOptions) -> Option<PathBuf> {
+    match (url, &options.key_file) {
+        (_, Some(path)) => Some(path.clone()),
+        (StoreUrl::Sqlite(path), None) => Some(beside(path, ".key")),
+        (StoreUrl::Memory | StoreUrl::Postgres(_), None) => None,
+    }
+}
+
+/// A file beside another, with something more at the end of its name.
+pub(crate) fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
 
 /// A key that signs.
 pub(crate) struct SigningKey {
     pair: Ed25519KeyPair,
+    /// Keys that signed before, as the key file lists them.
+    before: Vec<PublicKey>,
 }
 
 impl SigningKey {
     /// A key that is gone with the process.
     pub(crate) fn fleeting() -> Result<Self, StoreFault> {
-        Self::from_seed(&new_seed()?)
+        Self::from_seed(&key_file::new_secret()?)
     }
 
     /// Reads the file, or makes it.
     pub(crate) fn read_or_make(path: &Path) -> Result<Self, StoreFault> {
-        if !path.exists() {
-            make(path)?;
-        }
-        check_private(path)?;
-        let text = fs::read_to_string(path).map_err(|error| broken(path, &error))?;
-        let seed = text.strip_prefix(HEAD).and_then(|hex| from_hex(hex.trim()));
-        Self::from_seed(&seed.ok_or_else(|| broken(path, &"it is no key file of ours"))?)
+        let gone = || key_file::unusable(path, &"it went away while it was opened");
+        let text = match key_file::read(path)? {
+            Some(text) => text,
+            None => {
+                key_file::make(path, HEAD)?;
+                key_file::read(path)?.ok_or_else(gone)?
+            }
+        };
+        let mut key = Self::from_seed(&key_file::secret(path, HEAD, &text)?)?;
+        let all = PublicKey::read_all(&text).map_err(|why| key_file::unusable(path, &why))?;
+        key.before = all.into_iter().skip(1).collect();
+        Ok(key)
     }
 
     fn from_seed(seed: &[u8; 32]) -> Result<Self, StoreFault> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed);
-        Ok(Self { pair: pair.map_err(|error| StoreFault::invalid(format!("no signing key: {error}")))? })
+        let pair = pair.map_err(|error| StoreFault::invalid(format!("no signing key: {error}")))?;
+        Ok(Self { pair, before: Vec::new() })
     }
 
-    /// The public half, as hex.
-    pub(crate) fn public(&self) -> String {
-        to_hex(self.pair.public_key().as_ref())
+    /// The public half.
+    pub(crate) fn public(&self) -> PublicKey {
+        let mut bytes = [0u8; 32];
+        bytes.iter_mut().zip(self.pair.public_key().as_ref()).for_each(|(to, from)| *to = *from);
+        PublicKey(bytes)
+    }
+
+    /// Every key that may have signed for this store: this one, and those its file lists.
+    pub(crate) fn trusted(&self) -> Vec<PublicKey> {
+        [vec![self.public()], self.before.clone()].concat()
     }
 
     /// A signature, as hex.
@@ -58,76 +166,12 @@ pub(crate) fn is_signed(public: &str, bytes: &[u8], signature: &str) -> bool {
     UnparsedPublicKey::new(&ED25519, public).verify(bytes, &signature).is_ok()
 }
 
-fn new_seed() -> Result<[u8; 32], StoreFault> {
-    chance::bytes().ok_or_else(|| StoreFault::unavailable("the system gives no randomness for a key"))
-}
-
-/// Written aside and linked into place: of two processes that start at once, one makes the key and both use it.
-fn make(path: &Path) -> Result<(), StoreFault> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!("-{:016x}", chance::bits() >> 64));
-    let aside = Path::new(&aside);
-    let write = || {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(aside)?;
-        let seed = new_seed().map_err(std::io::Error::other)?;
-        file.write_all(format!("{HEAD}{}\n", to_hex(&seed)).as_bytes())?;
-        file.sync_all()?;
-        match fs::hard_link(aside, path) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        }
-    };
-    let made = write();
-    let _ = fs::remove_file(aside);
-    made.map_err(|error| broken(path, &error))
-}
-
-#[cfg(unix)]
-fn check_private(path: &Path) -> Result<(), StoreFault> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = fs::metadata(path).map_err(|error| broken(path, &error))?.permissions().mode();
-    match mode & 0o077 {
-        0 => Ok(()),
-        _ => Err(broken(
-            path,
-            &format_args!("others can read it: its mode is {:o}, and must be 600", mode & 0o777),
-        )),
-    }
-}
-
-#[cfg(not(unix))]
-fn check_private(_: &Path) -> Result<(), StoreFault> {
-    Ok(())
-}
-
-fn broken(path: &Path, why: &dyn std::fmt::Display) -> StoreFault {
-    let inside = format!("the key file {} can't be used: {why}", path.display());
-    StoreFault::new(FaultKind::Invalid, Hurt::Statement, inside)
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut out = [0u8; N];
-    let is_hex = text.len() == 2 * N && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if !is_hex {
-        return None;
-    }
-    for (slot, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *slot = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(out)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::fault::FaultKind;
 
     #[test]
     fn a_key_is_made_once_and_kept_private() {
@@ -137,9 +181,9 @@ mod tests {
         let again = SigningKey::read_or_make(&path).unwrap();
         assert_eq!(first.public(), again.public());
         let signature = first.sign(b"head");
-        assert!(is_signed(&first.public(), b"head", &signature));
-        assert!(!is_signed(&first.public(), b"heaD", &signature));
-        assert!(!is_signed(&SigningKey::fleeting().unwrap().public(), b"head", &signature));
+        assert!(is_signed(&first.public().hex(), b"head", &signature));
+        assert!(!is_signed(&first.public().hex(), b"heaD", &signature));
+        assert!(!is_signed(&SigningKey::fleeting().unwrap().public().hex(), b"head", &signature));
         assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1, "nothing is left aside");
     }
 
@@ -153,7 +197,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let fault = SigningKey::read_or_make(&path).err().unwrap();
-        assert_eq!(fault.kind(), FaultKind::Invalid);
+        assert_eq!(fault.kind(), FaultKind::Key);
         assert!(fault.inside().contains("640"));
     }
 
@@ -167,5 +211,27 @@ mod tests {
             assert!(SigningKey::read_or_make(&path).is_err(), "{bad}");
             fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn attack_08_keys_are_read_as_pem_as_lines_and_from_key_files() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("x.key");
+        let (key, old) = (SigningKey::read_or_make(&path).unwrap(), SigningKey::fleeting().unwrap());
+        let public = key.public();
+        let text = fs::read_to_string(&path).unwrap();
+        let line = format!("{PUBLIC_HEAD}{}\n", public.hex());
+        for form in [public.pem(), line, public.hex(), text.clone(), format!("# mine\n\n{}", public.pem())] {
+            assert_eq!(PublicKey::read_all(&form), Ok(vec![public]), "{form}");
+        }
+        for bad in ["", "# none", "hello", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "00"]
+        {
+            assert_eq!(PublicKey::read_all(bad), Err(NotAKey), "{bad}");
+        }
+        // A key that was replaced stays trusted where its successor's file lists it.
+        fs::write(&path, format!("{text}{PUBLIC_HEAD}{}\n", old.public().hex())).unwrap();
+        assert_eq!(SigningKey::read_or_make(&path).unwrap().trusted(), [public, old.public()]);
+        assert_eq!(public.fingerprint().len(), 64);
+        assert_ne!(public.fingerprint(), public.hex());
     }
 }

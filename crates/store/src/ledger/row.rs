@@ -51,6 +51,8 @@ pub struct Row {
     pub writer: WriterId,
     /// Its place in that chain, from 1.
     pub sequence: u64,
+    /// Its place in listings, in microseconds. Strictly increasing within a chain; follows from the times before it, so it is not hashed.
+    pub position: i64,
     /// What it is about.
     pub kind: RowKind,
     /// How the matter stands.
@@ -102,7 +104,7 @@ pub struct Row {
 /// The columns, in the order `decode` and `cells` take them.
 pub(crate) const COLUMNS: &str = "writer, sequence, version, id, time, kind, status, principal, role, session, source, \
      upstream, tool, variant, effect, mode, intent_type, intent_sensitivity, intent_reason, arguments, arguments_digest, \
-     plan_id, plan_hash, approval, code, duration_us, result_digest, detail, prev_hash, hash";
+     plan_id, plan_hash, approval, code, duration_us, result_digest, detail, prev_hash, hash, position";
 
 /// The statement that adds a row.
 pub(crate) fn insert_sql() -> String {
@@ -121,6 +123,7 @@ impl Row {
             time,
             writer: place.writer.clone(),
             sequence: place.sequence,
+            position: position_after(place.position, time),
             kind: entry.kind,
             status: entry.status,
             principal: entry.principal.as_ref().map(|id| storable(id.as_str()).into()),
@@ -249,6 +252,7 @@ impl Row {
             json(self.detail),
             self.prev_hash.into(),
             self.hash.into(),
+            self.position.into(),
         ]
     }
 }
@@ -259,6 +263,14 @@ pub(crate) struct Place<'a> {
     pub(crate) writer: &'a WriterId,
     pub(crate) sequence: u64,
     pub(crate) prev_hash: Digest,
+    /// The position of the row before.
+    pub(crate) position: Option<i64>,
+}
+
+/// The place of a row in listings: its time, or right after the row before where the clock did not go on.
+pub(crate) fn position_after(before: Option<i64>, time: Timestamp) -> i64 {
+    let time = time.as_microsecond();
+    before.map_or(time, |before| time.max(before.saturating_add(1)))
 }
 
 /// Reads a row; every way in which it differs from what is ever written is a fault.
@@ -296,6 +308,7 @@ pub(crate) fn decode(mut found: Found) -> Result<Row, StoreFault> {
         detail: decode_json(found)?,
         prev_hash: found.word()?,
         hash: found.word()?,
+        position: found.int()?,
     })
 }
 

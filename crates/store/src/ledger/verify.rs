@@ -1,12 +1,13 @@
 //! Verification: walks every chain from its first row and names the first that is not as it was written. Needs no
-//! secret. Without a checkpoint from outside it trusts the signatures kept in the store, and says so by its result.
+//! secret. Signatures are believed by keys that the caller trusts, never by keys that the store itself names.
 
 use countersign_core::digest::Digest;
 use countersign_core::ids::{LedgerId, WriterId};
 use serde::Serialize;
 
 use super::checkpoint::{Checkpoint, Head};
-use super::row::{COLUMNS, decode};
+use super::key::PublicKey;
+use super::row::{COLUMNS, decode, position_after};
 use crate::Store;
 use crate::engine::{Found, cells};
 use crate::fault::StoreFault;
@@ -30,7 +31,7 @@ pub enum Why {
     Truncated,
     /// A checkpoint's signature is not that of its key.
     BadSignature,
-    /// It was not written by a writer of this store, or a checkpoint's key is none of this store's.
+    /// It was not written by a writer of this store, or a checkpoint's key is not trusted.
     Foreign,
 }
 
@@ -45,6 +46,9 @@ pub struct Bad {
     pub id: Option<LedgerId>,
     /// What is wrong.
     pub why: Why,
+    /// The fingerprint of the key that signed the checkpoint that tells so, where it is not trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// What was found.
@@ -56,8 +60,12 @@ pub struct Report {
     pub writers: u64,
     /// How many signed heads were compared.
     pub checkpoints: u64,
-    /// How many keys have signed for this store; more than one means that a key was lost or replaced.
+    /// How many of them were kept outside the store.
+    pub outside: u64,
+    /// How many keys are trusted; more than one means that a key was lost or replaced, or that several machines sign.
     pub keys: u64,
+    /// The fingerprints of the trusted keys.
+    pub fingerprints: Vec<String>,
     /// The first row that is not as it was written.
     pub first_bad: Option<Bad>,
 }
@@ -69,11 +77,28 @@ impl Report {
     }
 }
 
-/// Verifies every chain, against a checkpoint from outside where one is given and against all that are kept.
+/// Verifies every chain by the keys beside the store, against a checkpoint from outside where one is given and against all that are kept.
 pub async fn verify(store: &Store, outside: Option<&Checkpoint>) -> Result<Report, StoreFault> {
-    let mut report = Report { rows: 0, writers: 0, checkpoints: 0, keys: 0, first_bad: None };
-    let (keys, writers) = store.read(|view| Ok((known_keys(view)?, all_writers(view)?))).await?;
-    report.keys = keys.len() as u64;
+    verify_with(store, store.trusted_keys(), outside.map(std::slice::from_ref).unwrap_or_default()).await
+}
+
+/// Verifies every chain by the keys that are given, against checkpoints from outside and against all that are kept.
+pub async fn verify_with(
+    store: &Store,
+    trusted: &[PublicKey],
+    outside: &[Checkpoint],
+) -> Result<Report, StoreFault> {
+    let keys: Vec<String> = trusted.iter().map(PublicKey::hex).collect();
+    let mut report = Report {
+        rows: 0,
+        writers: 0,
+        checkpoints: 0,
+        outside: outside.len() as u64,
+        keys: keys.len() as u64,
+        fingerprints: trusted.iter().map(PublicKey::fingerprint).collect(),
+        first_bad: None,
+    };
+    let writers = store.read(all_writers).await?;
     report.writers = writers.len() as u64;
     let mut bad = Vec::new();
     for writer in writers {
@@ -81,9 +106,9 @@ pub async fn verify(store: &Store, outside: Option<&Checkpoint>) -> Result<Repor
         report.rows += rows;
         bad.extend(found);
     }
-    if let Some(outside) = outside {
-        report.checkpoints += 1;
-        bad.extend(hold_against(store, outside.clone(), &keys).await?);
+    for given in outside.chunks(200) {
+        report.checkpoints += given.len() as u64;
+        bad.extend(hold_against(store, given.to_vec(), &keys).await?);
     }
     let (kept, found) = hold_against_kept(store, &keys).await?;
     report.checkpoints += kept;
@@ -95,13 +120,6 @@ pub async fn verify(store: &Store, outside: Option<&Checkpoint>) -> Result<Repor
 /// The lowest place of the first writer; a missing or changed row says more than the signature that noticed it.
 fn earliest(bad: Vec<Bad>) -> Option<Bad> {
     bad.into_iter().min_by(|left, right| (left.sequence, &left.writer).cmp(&(right.sequence, &right.writer)))
-}
-
-fn known_keys(view: &mut View<'_>) -> Result<Vec<String>, StoreFault> {
-    view.query("SELECT public_key FROM signing_keys", &[])?
-        .into_iter()
-        .map(|mut found| found.text())
-        .collect()
 }
 
 fn all_writers(view: &mut View<'_>) -> Result<Vec<WriterId>, StoreFault> {
@@ -134,7 +152,7 @@ fn stretch(view: &mut View<'_>, writer: &WriterId, after: i64) -> Result<Stretch
 
 /// Walks one chain; the rows looked at and the first bad one.
 async fn walk(store: &Store, writer: WriterId) -> Result<(u64, Option<Bad>), StoreFault> {
-    let mut last = Link { sequence: 0, hash: genesis(&writer) };
+    let mut last = Link { sequence: 0, hash: genesis(&writer), position: None };
     // Nothing stands at or below place 0, unless somebody put it there.
     let mut after = i64::MIN;
     let mut rows = 0;
@@ -159,12 +177,14 @@ async fn walk(store: &Store, writer: WriterId) -> Result<(u64, Option<Bad>), Sto
 struct Link {
     sequence: u64,
     hash: Digest,
+    position: Option<i64>,
 }
 
 fn check_stretch(writer: &WriterId, last: &mut Link, found: Vec<Found>) -> (u64, Option<Bad>) {
     let mut checked = 0;
     for mut found in found {
-        let bad = |sequence, id, why| (checked, Some(Bad { writer: writer.clone(), sequence, id, why }));
+        let bad =
+            |sequence, id, why| (checked, Some(Bad { writer: writer.clone(), sequence, id, why, key: None }));
         let (place, id) = match (found.int(), found.text()) {
             (Ok(place), Ok(id)) => (place, Some(LedgerId::new(id))),
             _ => return bad(last.sequence + 1, None, Why::Changed),
@@ -178,10 +198,12 @@ fn check_stretch(writer: &WriterId, last: &mut Link, found: Vec<Found>) -> (u64,
             Ok(row) => row,
             Err(_) => return bad(last.sequence + 1, id, Why::Changed),
         };
-        if row.hash != row.computed_hash() || row.prev_hash != last.hash {
+        // The position is not hashed: it is what the times up to here make it, or somebody moved the row in listings.
+        let is_placed = row.position == position_after(last.position, row.time);
+        if row.hash != row.computed_hash() || row.prev_hash != last.hash || !is_placed {
             return bad(row.sequence, Some(row.id), Why::Changed);
         }
-        *last = Link { sequence: row.sequence, hash: row.hash };
+        *last = Link { sequence: row.sequence, hash: row.hash, position: Some(row.position) };
         checked += 1;
     }
     (checked, None)
@@ -206,7 +228,7 @@ async fn look_closer(store: &Store, bad: &Bad, last: Link) -> Result<Why, StoreF
 
 /// Whether a chain ends where its writer left it.
 fn check_end(writer: &WriterId, last: Link, head: Option<Head>) -> Option<Bad> {
-    let bad = |sequence, why| Some(Bad { writer: writer.clone(), sequence, id: None, why });
+    let bad = |sequence, why| Some(Bad { writer: writer.clone(), sequence, id: None, why, key: None });
     match head {
         Some(head) if head.sequence > last.sequence => bad(last.sequence + 1, Why::Truncated),
         Some(head) if head.sequence < last.sequence => bad(head.sequence + 1, Why::Foreign),
@@ -216,25 +238,36 @@ fn check_end(writer: &WriterId, last: Link, head: Option<Head>) -> Option<Bad> {
     }
 }
 
-/// Compares one checkpoint with the rows it speaks of.
-async fn hold_against(store: &Store, given: Checkpoint, keys: &[String]) -> Result<Option<Bad>, StoreFault> {
+/// Compares checkpoints with the rows they speak of; the earliest bad place.
+async fn hold_against(
+    store: &Store,
+    given: Vec<Checkpoint>,
+    keys: &[String],
+) -> Result<Option<Bad>, StoreFault> {
     let keys = keys.to_vec();
-    store.read(move |view| check_heads(view, &given, &keys)).await
+    store
+        .read(move |view| {
+            let checked = given.iter().map(|given| check_heads(view, given, &keys));
+            Ok(earliest(checked.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()))
+        })
+        .await
 }
 
 fn check_heads(view: &mut View<'_>, given: &Checkpoint, keys: &[String]) -> Result<Option<Bad>, StoreFault> {
-    let about = |why| {
+    let about = |why, key| {
         let (writer, sequence) = match given.heads.first() {
             Some(head) => (head.writer.clone(), head.sequence),
             None => (WriterId::new(""), 0),
         };
-        Some(Bad { writer, sequence, id: None, why })
+        Some(Bad { writer, sequence, id: None, why, key })
     };
     if !given.is_signed() {
-        return Ok(about(Why::BadSignature));
+        return Ok(about(Why::BadSignature, None));
     }
+    // Whoever rewrites a store signs it again with a key of their own: a good signature proves nothing by itself.
     if !keys.contains(&given.public_key) {
-        return Ok(about(Why::Foreign));
+        let key = PublicKey::from_hex(&given.public_key).map(|key| key.fingerprint());
+        return Ok(about(Why::Foreign, key));
     }
     for head in &given.heads {
         if let Some(bad) = check_head(view, head)? {
@@ -253,7 +286,13 @@ fn check_head(view: &mut View<'_>, head: &Head) -> Result<Option<Bad>, StoreFaul
     if let Some(mut found) = found {
         let same = found.maybe_text().is_ok_and(|hash| hash == Some(head.hash.hex()));
         let id = found.text().ok().map(LedgerId::new);
-        return Ok((!same).then_some(Bad { writer, sequence: head.sequence, id, why: Why::Changed }));
+        return Ok((!same).then_some(Bad {
+            writer,
+            sequence: head.sequence,
+            id,
+            why: Why::Changed,
+            key: None,
+        }));
     }
     // Named is the first row that is not there any more.
     let end = view.one("SELECT MAX(sequence) FROM ledger WHERE writer = $1", &cells![writer.as_str()])?;
@@ -261,7 +300,7 @@ fn check_head(view: &mut View<'_>, head: &Head) -> Result<Option<Bad>, StoreFaul
     let end = u64::try_from(end).unwrap_or_default();
     let (sequence, why) =
         if end < head.sequence { (end + 1, Why::Truncated) } else { (head.sequence, Why::Missing) };
-    Ok(Some(Bad { writer, sequence, id: None, why }))
+    Ok(Some(Bad { writer, sequence, id: None, why, key: None }))
 }
 
 /// Compares every kept checkpoint; how many there are and the earliest bad place they found.
@@ -297,5 +336,5 @@ async fn hold_against_kept(store: &Store, keys: &[String]) -> Result<(u64, Optio
 }
 
 fn unreadable() -> Bad {
-    Bad { writer: WriterId::new(""), sequence: 0, id: None, why: Why::BadSignature }
+    Bad { writer: WriterId::new(""), sequence: 0, id: None, why: Why::BadSignature, key: None }
 }

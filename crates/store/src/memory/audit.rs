@@ -96,7 +96,7 @@ fn select(filter: &AuditFilter, dialect: Dialect) -> (String, Vec<Cell>) {
         conditions.push(format!("{} IN ({})", member("action"), actions.join(", ")));
     }
     let sql = format!(
-        "SELECT id, time, role, principal, detail FROM ledger WHERE {} AND status = 'success' ORDER BY id DESC LIMIT {}",
+        "SELECT id, time, role, principal, detail FROM ledger WHERE {} AND status = 'success' ORDER BY position DESC, writer DESC LIMIT {}",
         conditions.join(" AND "),
         filter.limit.unwrap_or(50).clamp(1, 1000)
     );

@@ -13,6 +13,8 @@ pub(crate) struct Chain {
     writer: WriterId,
     sequence: u64,
     hash: Digest,
+    /// The listing position of the last row.
+    position: Option<i64>,
     /// Heads of all other writers.
     others: Vec<Head>,
     /// The latest moment any writer has seen, in microseconds; none in an empty store.
@@ -27,6 +29,7 @@ pub(crate) struct Chain {
 pub(crate) struct Before {
     sequence: u64,
     hash: Digest,
+    position: Option<i64>,
     rows: usize,
 }
 
@@ -37,18 +40,23 @@ impl Chain {
             writer: writer.clone(),
             sequence: 0,
             hash: genesis(writer),
+            position: None,
             others: Vec::new(),
             high_water: None,
             seen: None,
             rows: Vec::new(),
         };
-        for mut found in engine.query("SELECT writer, sequence, hash, clock FROM ledger_heads", &[])? {
+        let sql = "SELECT heads.writer, heads.sequence, heads.hash, heads.clock, last.position
+                     FROM ledger_heads AS heads
+                     LEFT JOIN ledger AS last ON last.writer = heads.writer AND last.sequence = heads.sequence";
+        for mut found in engine.query(sql, &[])? {
             let head = Head { writer: found.text()?.into(), sequence: found.count()?, hash: found.word()? };
-            let clock = found.int()?;
+            let (clock, position) = (found.int()?, found.maybe_int()?);
             chain.high_water = chain.high_water.max(Some(clock));
             if head.writer == *writer {
                 chain.sequence = head.sequence;
                 chain.hash = head.hash;
+                chain.position = position;
             } else {
                 chain.others.push(head);
             }
@@ -66,22 +74,28 @@ impl Chain {
     }
 
     pub(crate) fn push(&mut self, entry: &Entry, id: LedgerId, now: Timestamp) {
-        let place =
-            crate::ledger::Place { writer: &self.writer, sequence: self.sequence + 1, prev_hash: self.hash };
+        let place = crate::ledger::Place {
+            writer: &self.writer,
+            sequence: self.sequence + 1,
+            prev_hash: self.hash,
+            position: self.position,
+        };
         let row = Row::chain(entry, id, now, place);
         self.sequence = row.sequence;
         self.hash = row.hash;
+        self.position = Some(row.position);
         self.seen = self.seen.max(Some(now.as_microsecond()));
         self.rows.push(row);
     }
 
     pub(crate) fn before(&self) -> Before {
-        Before { sequence: self.sequence, hash: self.hash, rows: self.rows.len() }
+        Before { sequence: self.sequence, hash: self.hash, position: self.position, rows: self.rows.len() }
     }
 
     pub(crate) fn back_to(&mut self, before: Before) {
         self.sequence = before.sequence;
         self.hash = before.hash;
+        self.position = before.position;
         self.rows.truncate(before.rows);
     }
 

@@ -11,6 +11,7 @@ use crate::engine::{Cell, Engine, Found};
 use crate::fault::{FaultKind, Hurt, StoreFault};
 use crate::ledger::{Checkpoint, Entry, SigningKey};
 use crate::readers::View;
+use crate::seal::Seal;
 
 /// How far a clock may stand behind the latest recorded moment.
 const TOLERANCE: Duration = Duration::from_secs(2);
@@ -23,6 +24,8 @@ pub(crate) struct Tx<'t> {
     marked: bool,
     /// The process that works.
     pub(crate) instance: &'t str,
+    /// What seals plans.
+    pub(crate) seal: &'t Seal,
     /// Whether this work was attempted before.
     pub(crate) again: bool,
     /// How long it waited to be attempted: its moment is as much older than the clock.
@@ -30,9 +33,14 @@ pub(crate) struct Tx<'t> {
 }
 
 impl<'t> Tx<'t> {
-    pub(super) fn new(engine: &'t mut dyn Engine, chain: &'t mut Chain, instance: &'t str) -> Self {
+    pub(super) fn new(
+        engine: &'t mut dyn Engine,
+        chain: &'t mut Chain,
+        instance: &'t str,
+        seal: &'t Seal,
+    ) -> Self {
         let before = chain.before();
-        Self { engine, chain, before, marked: false, instance, again: false, waited: Duration::ZERO }
+        Self { engine, chain, before, marked: false, instance, seal, again: false, waited: Duration::ZERO }
     }
 
     /// Keeps or undoes what the work did.

@@ -4,7 +4,7 @@
 use countersign_core::record::{RowKind, RowStatus};
 use countersign_core::refusal::Code;
 use countersign_store::ledger::verify;
-use countersign_store::{Entry, FaultKind, Filter, Store, StoreFault, StoreUrl};
+use countersign_store::{ConnectOptions, Entry, FaultKind, Filter, Store, StoreFault, StoreUrl};
 
 use crate::place::{Kind, Place, on_both, options};
 use crate::world::at;
@@ -20,7 +20,8 @@ fn row() -> Entry {
 }
 
 async fn look(place: &Place) -> Result<Store, StoreFault> {
-    Store::connect_to_read(&place.url().parse::<StoreUrl>().unwrap(), options()).await
+    let options = ConnectOptions { key_file: Some(place.key_file()), ..options() };
+    Store::connect_to_read(&place.url().parse::<StoreUrl>().unwrap(), options).await
 }
 
 /// What lies in the folder, but for the log that SQLite keeps while anybody has the file open.

@@ -10,6 +10,9 @@
     reason = "a test may fail loudly and say what it left out"
 )]
 
+mod attacks_ledger;
+mod attacks_plans;
+mod attacks_tls;
 mod calls;
 mod changes;
 mod clock;

@@ -210,7 +210,7 @@ async fn runs_are_kept_and_end_once(place: Place) {
 
 async fn the_salt_is_made_once(place: Place) {
     let first = place.store().await.salt().to_vec();
-    assert_eq!(first.len(), 64);
+    assert_eq!(first.len(), 32);
     assert_eq!(place.store().await.salt(), first);
 }
 

@@ -3,7 +3,7 @@
 
 use countersign_core::record::{RowKind, RowStatus};
 use countersign_core::refusal::{Code, Refusal};
-use countersign_store::ledger::{Checkpoint, Why, checkpoint, verify};
+use countersign_store::ledger::{Checkpoint, PublicKey, Why, checkpoint, verify};
 use countersign_store::{Cadence, ConnectOptions, Entry, Store};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -24,7 +24,7 @@ on_both!(
 );
 
 /// Every column and a value it does not have.
-const COLUMNS: [(&str, &str); 30] = [
+const COLUMNS: [(&str, &str); 31] = [
     ("writer", "'other'"),
     ("sequence", "100000"),
     ("version", "2"),
@@ -55,6 +55,7 @@ const COLUMNS: [(&str, &str); 30] = [
     ("detail", "'{}'"),
     ("prev_hash", "hash"),
     ("hash", "prev_hash"),
+    ("position", "7"),
 ];
 
 /// Rows of every kind, without a checkpoint in between unless asked for.
@@ -83,6 +84,7 @@ async fn ledger(place: &Place, rows: i64, every: u32) -> Store {
             }
         }
     }
+    place.unlock().await;
     store
 }
 
@@ -101,8 +103,18 @@ async fn every_column_is_under_the_hash(place: Place) {
                 .raw_texts(&format!("SELECT CAST({column} AS TEXT) FROM ledger WHERE sequence = {sequence}"))
                 .await[0][0]
                 .is_some();
-            let required =
-                ["writer", "sequence", "version", "id", "time", "kind", "status", "prev_hash", "hash"];
+            let required = [
+                "writer",
+                "sequence",
+                "version",
+                "id",
+                "time",
+                "kind",
+                "status",
+                "prev_hash",
+                "hash",
+                "position",
+            ];
             if change == "NULL" && (!may_be_null || required.contains(&column)) {
                 continue;
             }
@@ -156,7 +168,7 @@ fn sql(deed: &Deed, rows: u64) -> String {
         Deed::Truncate { keep } => format!("DELETE FROM ledger WHERE sequence > {keep}"),
         Deed::Duplicate { row } => format!(
             "CREATE TABLE copied AS SELECT * FROM ledger WHERE sequence = {row};
-             UPDATE copied SET sequence = {rows} + 1, id = '7ZZZZZZZZZZZZZZZZZZZZZZZZZ';
+             UPDATE copied SET sequence = {rows} + 1, id = '7ZZZZZZZZZZZZZZZZZZZZZZZZZ', position = 9000000000000000;
              INSERT INTO ledger SELECT * FROM copied; DROP TABLE copied"
         ),
     }
@@ -277,15 +289,21 @@ async fn forged_signatures_and_keys_are_found(place: Place) {
     let theirs = checkpoint(&ledger(&elsewhere, 3, 1000).await).await.unwrap();
     assert_eq!(check(&theirs).await, Some(Why::Foreign));
 
-    // Someone replaces the public key in the store.
+    // Whatever the store says about keys is not believed.
     place.raw(&format!("UPDATE signing_keys SET public_key = '{}'", theirs.public_key)).await;
-    assert_eq!(check(&outside).await, Some(Why::Foreign));
-    place.raw(&format!("UPDATE signing_keys SET public_key = '{}'", outside.public_key)).await;
+    assert_eq!(check(&theirs).await, Some(Why::Foreign));
     assert_eq!(check(&outside).await, None);
 
-    // The key file is lost: a new one is made, which is a row and shows in every report; old signatures still hold.
+    // The key file is lost: a new one is made, and what the old one signed is not believed until its public half is listed.
     drop(store);
     std::fs::remove_file(place.key_file()).unwrap();
+    let store = place.store().await;
+    let bad = verify(&store, Some(&outside)).await.unwrap().first_bad.unwrap();
+    let old = PublicKey::from_hex(&outside.public_key).unwrap();
+    assert_eq!((bad.why, bad.key), (Why::Foreign, Some(old.fingerprint())), "and the key is named");
+    drop(store);
+    let kept = std::fs::read_to_string(place.key_file()).unwrap();
+    std::fs::write(place.key_file(), format!("{kept}countersign-ed25519-public-v1 {}\n", old.hex())).unwrap();
     let store = place.store().await;
     let report = verify(&store, Some(&outside)).await.unwrap();
     assert_eq!((report.keys, report.first_bad), (2, None));

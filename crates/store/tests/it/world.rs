@@ -78,9 +78,19 @@ fn rules() -> RuleSet {
 
 /// Judges in execute mode.
 pub(crate) fn verdict(call: Call, held: Option<&Held>, grants: &[Grant], now: Timestamp) -> Verdict {
-    let rules = rules();
+    verdict_under(&rules(), b"salt", call, held, grants, now)
+}
+
+fn verdict_under(
+    rules: &RuleSet,
+    key: &[u8],
+    call: Call,
+    held: Option<&Held>,
+    grants: &[Grant],
+    now: Timestamp,
+) -> Verdict {
     let law = Snapshot {
-        rules: &rules,
+        rules,
         strictness: Strictness::Strict,
         configured_mode: Mode::Execute,
         session_mode: None,
@@ -89,7 +99,7 @@ pub(crate) fn verdict(call: Call, held: Option<&Held>, grants: &[Grant], now: Ti
         usage: &NoLimits,
         writes: Writes::Open,
         schema: &NoSchema,
-        redactor: &Redactor::new(*b"salt"),
+        redactor: &Redactor::new(key),
     };
     judge(call, &law, now)
 }
@@ -118,6 +128,44 @@ pub(crate) fn permit_granted(grant: &Grant, arguments: &str, now: Timestamp) -> 
 /// Phase 1 as far as the store: a draft that has to be held.
 pub(crate) fn draft(principal: &str, name: &str, arguments: &str, now: Timestamp) -> Draft {
     match verdict(call(principal, name, arguments, Brought::default()), None, &[], now) {
+        Verdict::Hold(draft) => draft,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn hiding(paths: &[&str]) -> RuleSet {
+    let mut hides = Rule::named("hides", &["files:*"]);
+    hides.redact = paths.iter().map(|path| (*path).to_owned()).collect();
+    RuleSet::compile(vec![hides], Unlisted::Govern).unwrap()
+}
+
+/// The permit for a token of a plan that was drafted so.
+pub(crate) async fn permit_redacting(
+    store: &Store,
+    token: &str,
+    arguments: &str,
+    paths: &[&str],
+    now: Timestamp,
+) -> Permit {
+    let held = store.held(token_digest(token)).await.unwrap().expect("the token is known");
+    let brought = Brought { token: Some(token.into()), yes: Some(true), text: None };
+    let call = call("agent", held.plan.tool.tool.as_str(), arguments, brought);
+    match verdict_under(&hiding(paths), store.salt(), call, Some(&held), &[], now) {
+        Verdict::Redeem(redemption) => redemption.settle(None).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The same under a rule that keeps arguments out of records.
+pub(crate) fn draft_redacting(
+    name: &str,
+    arguments: &str,
+    paths: &[&str],
+    key: &[u8],
+    now: Timestamp,
+) -> Draft {
+    let rules = hiding(paths);
+    match verdict_under(&rules, key, call("agent", name, arguments, Brought::default()), None, &[], now) {
         Verdict::Hold(draft) => draft,
         other => panic!("{other:?}"),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use countersign_core::refusal::{Code, Refusal};
 use countersign_store::StoreUrl;
-use countersign_store::ledger::{self, Bad, Checkpoint, Filter, Report, Row, Why};
+use countersign_store::ledger::{self, Bad, Checkpoint, CheckpointFile, Filter, PublicKey, Report, Row, Why};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Outcome, Refused, Trouble};
@@ -18,9 +18,11 @@ use crate::records;
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity verify
   countersign activity verify --checkpoint head.json
+  countersign activity verify --store sqlite:copy.db --key ledger.pem
 
-Rows cut off together with all that the store keeps about them go unnoticed
-without a checkpoint that was kept elsewhere.";
+Signatures are believed by the key file beside the store and by --key, never by
+keys that the store names. Every checkpoint is also kept in a file outside the
+store (in the state folder), and rows are compared with it.";
 
 /// No checkpoint is that long.
 const LONGEST: u64 = 8 << 20;
@@ -28,25 +30,66 @@ const LONGEST: u64 = 8 << 20;
 /// What `activity verify` takes.
 #[derive(Args, Debug)]
 pub(crate) struct Verify {
-    /// A checkpoint exported earlier: everything up to it must still be there
+    /// A checkpoint exported earlier, or a file with one a line: everything up to it must still be there
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
+
+    /// A public key to believe besides the one beside the store: PEM, or as `activity key` prints it; may be repeated
+    #[arg(long = "key", value_name = "FILE")]
+    keys: Vec<PathBuf>,
+}
+
+/// What the rows are verified by.
+struct Evidence {
+    /// Where the key file beside the store is, where one belongs.
+    key_file: Option<PathBuf>,
+    /// Keys that are believed.
+    trusted: Vec<PublicKey>,
+    /// Checkpoints from outside the store.
+    outside: Vec<Checkpoint>,
+    /// The file that the store's checkpoints are kept in by default.
+    file: Option<CheckpointFile>,
+}
+
+impl Evidence {
+    fn gather(args: &Verify, url: &StoreUrl) -> Result<Self, Trouble> {
+        let options = records::reading(url);
+        let mut trusted = match ledger::keys_beside(url, &options) {
+            Ok(keys) => keys,
+            // A key file that others can read proves nothing; a key that was named does.
+            Err(_) if !args.keys.is_empty() => Vec::new(),
+            Err(fault) => return Err(records::trouble(&fault, url)),
+        };
+        for path in &args.keys {
+            trusted.extend(read_keys(path)?);
+        }
+        trusted.sort_unstable();
+        trusted.dedup();
+        let file = records::outside_file(url);
+        let mut outside = args.checkpoint.as_deref().map(read).transpose()?.unwrap_or_default();
+        if let Some(file) = &file {
+            outside.extend(file.read().map_err(|why| replaced(file, &why))?);
+        }
+        Ok(Self { key_file: ledger::key_path(url, &options), trusted, outside, file })
+    }
 }
 
 /// Verifies the ledger.
 pub(crate) fn run(args: &Verify, url: &StoreUrl, voice: Voice) -> Outcome {
-    let outside = args.checkpoint.as_deref().map(read).transpose()?;
+    records::require(url)?;
+    let evidence = Evidence::gather(args, url)?;
     let mut progress = Progress::begin(voice, "verifying");
     let (report, head) = records::look(url, async |store| {
         let trouble = |fault| records::trouble(&fault, url);
-        let report = progress.during(ledger::verify(&store, outside.as_ref())).await.map_err(trouble)?;
+        let verified = ledger::verify_with(&store, &evidence.trusted, &evidence.outside);
+        let report = progress.during(verified).await.map_err(trouble)?;
         let newest = store.activity(Filter { limit: Some(1), ..Filter::default() }).await;
         // A row that can't be read is the report's to tell.
         Ok((report, newest.ok().and_then(|page| page.rows.into_iter().next())))
     })?;
     let took = progress.elapsed();
     drop(progress);
-    let data = data(&report, head.as_ref(), took, outside.is_some());
+    let data = data(&report, head.as_ref(), took, &evidence);
     match &report.first_bad {
         None => Ok(Answer {
             text: clean(&report, head.as_ref(), took),
@@ -55,21 +98,71 @@ pub(crate) fn run(args: &Verify, url: &StoreUrl, voice: Voice) -> Outcome {
             ..Answer::default()
         }),
         Some(bad) => {
-            let (reason, what) = words(bad.why);
-            let refusal = Refusal::new(Code::LedgerTampered, format!("{} {what}", place(bad)));
-            let refusal = refusal.because(reason).with("first_bad", json!(bad));
+            let refusal = if bad.why == Why::Foreign && bad.key.is_some() && evidence.trusted.is_empty() {
+                unbelieved(bad, &evidence)
+            } else {
+                tampered(bad)
+            };
             let mut refused = Refused::from(refusal);
             refused.findings = found(&report, took);
             refused.data = data;
             refused.warnings = warnings(&report);
-            refused.next = Some(next(bad));
+            refused.next = Some(next(bad, &evidence));
             Err(refused.into())
         }
     }
 }
 
-fn read(path: &Path) -> Result<Checkpoint, Trouble> {
-    let text = read_text(path, LONGEST).and_then(|text| text.parse().map_err(|why| format!("{why}")));
+fn tampered(bad: &Bad) -> Refusal {
+    let (reason, what) = words(bad.why);
+    let what = match &bad.key {
+        Some(key) => format!("is vouched for by a checkpoint of a key that is not trusted: {key}"),
+        None => what.to_owned(),
+    };
+    let refusal = Refusal::new(Code::LedgerTampered, format!("{} {what}", place(bad)));
+    refusal.because(reason).with("first_bad", json!(bad))
+}
+
+/// Nothing is known to be wrong, and nothing is proven: signed rows without a key to check them by.
+fn unbelieved(bad: &Bad, evidence: &Evidence) -> Refusal {
+    let place =
+        evidence.key_file.as_ref().map(|path| format!(" at `{}`", path.display())).unwrap_or_default();
+    let key = bad.key.as_deref().unwrap_or_default();
+    let message =
+        format!("the ledger is signed by key {key}, and there is no key file{place} to check it with");
+    Refusal::new(Code::LedgerUnverified, message).with("key", key)
+}
+
+/// The file outside holds something that we never wrote.
+fn replaced(file: &CheckpointFile, why: &str) -> Trouble {
+    let message = format!("the checkpoints kept outside the store can't be read: {}", visible(why));
+    let next = format!("compare {} with a backup; move it away to verify without it", file.path().display());
+    Trouble::refused(Refusal::new(Code::LedgerTampered, message).because("bad_signature"), next)
+}
+
+fn read_keys(path: &Path) -> Result<Vec<PublicKey>, Trouble> {
+    let keys =
+        read_text(path, LONGEST).and_then(|text| PublicKey::read_all(&text).map_err(|why| why.to_string()));
+    keys.map_err(|why| {
+        let message = format!("can't use `{}`: {}", path.display(), visible(&why));
+        Trouble::usage("invalid_value", message, "countersign activity key prints one")
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<Checkpoint>, Trouble> {
+    let text = read_text(path, LONGEST).and_then(|text| {
+        // One checkpoint may be spread over lines; several are one a line.
+        if let Ok(one) = text.parse() {
+            return Ok(vec![one]);
+        }
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let all: Result<Vec<Checkpoint>, _> = lines.map(str::parse).collect();
+        match all {
+            Ok(all) if !all.is_empty() => Ok(all),
+            Ok(_) => Err("there is no checkpoint in it".to_owned()),
+            Err(why) => Err(format!("{why}")),
+        }
+    });
     text.map_err(|why| {
         let message = format!("can't use `{}`: {}", path.display(), visible(&why));
         Trouble::usage("invalid_value", message, "countersign activity checkpoint --out FILE makes one")
@@ -87,11 +180,16 @@ fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
         0 => "no checkpoint to compare with".to_owned(),
         some => plural(some, "checkpoint"),
     };
+    let keys: String = report.fingerprints.iter().map(|key| format!("key {key}\n")).collect();
+    let outside = match report.outside {
+        0 => String::new(),
+        some => format!(", {some} of them kept outside the store"),
+    };
     format!(
         "{} {}\n{}\n",
         paint(GOOD, "✓"),
         good_rows(report),
-        paint(DIM, format_args!("{head}{against}, {}", span(took)))
+        paint(DIM, format_args!("{head}{keys}{against}{outside}, {}", span(took)))
     )
 }
 
@@ -119,30 +217,48 @@ fn words(why: Why) -> (&'static str, &'static str) {
         Why::BadSignature => {
             ("bad_signature", "is vouched for by a checkpoint whose signature is not that of its key")
         }
-        Why::Foreign => ("foreign_checkpoint", "was not written, or signed, by this store"),
+        Why::Foreign => ("foreign_checkpoint", "was not written by a writer of this store"),
     }
 }
 
-fn next(bad: &Bad) -> String {
+fn next(bad: &Bad, evidence: &Evidence) -> String {
     match &bad.id {
+        _ if bad.key.is_some() => {
+            let file = evidence.file.as_ref().map(|file| {
+                format!("; if the store was begun anew on purpose, move {} away", file.path().display())
+            });
+            format!("if the key is yours, name its public half: --key FILE{}", file.unwrap_or_default())
+        }
         Some(id) => format!("countersign activity show {id}, and compare with a backup or an export"),
         None => "compare with a backup or an export".to_owned(),
     }
 }
 
 fn warnings(report: &Report) -> Vec<String> {
-    let many = format!("{} keys have signed for this store: a key was lost or replaced", report.keys);
-    if report.keys > 1 { vec![many] } else { Vec::new() }
+    let mut warnings = Vec::new();
+    if report.keys > 1 {
+        warnings
+            .push(format!("{} keys are trusted: one was replaced, or several machines sign", report.keys));
+    }
+    if report.rows > 0 && report.checkpoints == 0 {
+        warnings.push("nothing is signed: rows that were all rewritten would not be noticed".to_owned());
+    }
+    warnings
 }
 
-fn data(report: &Report, head: Option<&Row>, took: Duration, outside: bool) -> Map<String, Value> {
+fn data(report: &Report, head: Option<&Row>, took: Duration, evidence: &Evidence) -> Map<String, Value> {
     let mut data = Map::new();
     data.insert("clean".into(), report.is_clean().into());
     data.insert("rows".into(), report.rows.into());
     data.insert("writers".into(), report.writers.into());
     data.insert("checkpoints".into(), report.checkpoints.into());
-    data.insert("outside_checkpoint".into(), outside.into());
+    data.insert("outside_checkpoint".into(), (report.outside > 0).into());
+    data.insert("outside_checkpoints".into(), report.outside.into());
+    let file = evidence.file.as_ref().map(|file| file.path().display().to_string());
+    data.insert("outside_file".into(), json!(file));
     data.insert("keys".into(), report.keys.into());
+    data.insert("fingerprints".into(), json!(report.fingerprints));
+    data.insert("key_file".into(), json!(evidence.key_file.as_ref().map(|path| path.display().to_string())));
     let head = head
         .map(|row| json!({"writer": row.writer, "sequence": row.sequence, "hash": row.hash, "id": row.id}));
     data.insert("head".into(), head.into());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use countersign_core::confirm::{Approval, Kind, PlanState, Rail, Strength};
 use countersign_core::ids::{PlanId, PrincipalId};
 use countersign_core::intent::Variant;
+use countersign_core::record::Source;
 use countersign_core::redact::Redactor;
 use countersign_core::refusal::{Code, NextAction, Refusal};
 use countersign_gateway::house::House;
@@ -91,7 +92,12 @@ impl About<'_> {
         match person {
             Some(person) => {
                 let approval = Approval::over(Rail::Cli, person.name, now);
-                if let Err(refused) = self.house.store.approve(&plan.id, approval, now).await {
+                if let Err(refused) = self
+                    .house
+                    .store
+                    .approve_shown(&plan.id, Some(plan.into()), approval, Some(Source::Cli), now)
+                    .await
+                {
                     return Err(decide::lost(&self.house.store, self.url, row, refused, self.voice).await);
                 }
                 self.house.announce(plan.id.clone());

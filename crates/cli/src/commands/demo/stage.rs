@@ -62,7 +62,8 @@ impl Stage {
         let config = parse(&[Text::new("countersign.toml", CONFIGURATION)])
             .map_err(|_| broken("the configuration of the demonstration can't be read", ""))?;
         let url = StoreUrl::file(folder.join("countersign.db"));
-        let store = Store::connect(&url, records::options(&url))
+        // What is shown here is gone afterwards: nothing of it is kept outside.
+        let store = Store::connect(&url, records::reading(&url))
             .await
             .map_err(|fault| records::trouble(&fault, &url))?;
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io("no port is free"))?;

@@ -11,7 +11,8 @@ const AREA: &str = "keys";
 
 pub(super) fn look(args: &Doctor, checks: &mut Vec<Check>) {
     let Some(folder) = environment::config_folder().map(|folder| folder.join("countersign")) else { return };
-    let mut files: Vec<PathBuf> = ["human.credential", "ledger.key"].map(|name| folder.join(name)).to_vec();
+    let mut files: Vec<PathBuf> =
+        ["human.credential", "ledger.key", "store.seal"].map(|name| folder.join(name)).to_vec();
     let kept = fs::read_dir(folder.join("keyring")).into_iter().flatten().filter_map(Result::ok);
     files.extend(kept.map(|entry| entry.path()));
     let there: Vec<PathBuf> = files.into_iter().filter(|path| path.is_file()).collect();

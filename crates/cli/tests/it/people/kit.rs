@@ -61,6 +61,7 @@ pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
         }),
         rule: Some("countersign.toml:31".into()),
         redact: vec!["token".into()],
+        hidden: None,
         steps: Vec::new(),
         created: now,
         expires: now + 5.minutes(),

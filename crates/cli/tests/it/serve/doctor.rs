@@ -78,6 +78,7 @@ fn a_changed_ledger_and_a_clock_that_went_back_are_seen() {
         (Some(1), Some("bad"))
     );
     let connection = Connection::open(scene.world.work().join("countersign.db")).unwrap();
+    connection.execute_batch("DROP TRIGGER ledger_no_update").unwrap();
     connection.execute_batch("UPDATE ledger SET principal = 'nobody' WHERE sequence = 1").unwrap();
     drop(connection);
     let (code, found) = checks(&scene, &["--no-start"]);

@@ -5,9 +5,10 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Config};
 
 use super::super::News;
+use super::tls::Tls;
 use super::{channel, lock_key};
 
 /// How long a lost connection is waited for before it is made again.
@@ -17,6 +18,7 @@ const PULSE: Duration = Duration::from_secs(10);
 
 pub(super) fn listen(
     config: &Config,
+    tls: &Tls,
     instance: &str,
     heard: &mut dyn FnMut(News<'_>),
     mut end: oneshot::Receiver<()>,
@@ -25,7 +27,7 @@ pub(super) fn listen(
     runtime.block_on(async {
         loop {
             tokio::select! {
-                _ = hear(config, instance, heard) => {}
+                _ = hear(config, tls, instance, heard) => {}
                 _ = &mut end => return,
             }
             heard(News::Deaf);
@@ -40,10 +42,11 @@ pub(super) fn listen(
 /// Hears until the connection is lost.
 async fn hear(
     config: &Config,
+    tls: &Tls,
     instance: &str,
     heard: &mut dyn FnMut(News<'_>),
 ) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+    let (client, mut connection) = config.connect(tls.clone()).await?;
     let (tell, mut told) = mpsc::unbounded_channel();
     let driver = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
