@@ -40,8 +40,8 @@ pub use preview::PreviewCommand;
 pub use question::{ExplainInput, IntentInput};
 pub use rule::{Author, RuleOrigin};
 pub use sections::{
-    AgentAuth, CheckpointPlace, ConfirmSection, DeskSection, Gateway, IntentSection, LedgerSection, OWN_TOOLS,
-    Reads, Surface,
+    AgentAuth, CheckpointPlace, ConfirmSection, DeskSection, Gateway, IntentSection, LedgerSection,
+    OWN_TOOLS, Reads, Surface,
 };
 pub use simulate::{Change, Decision, Past, Recorded, Replayed, replay};
 pub use source::{Files, Place, Source};

@@ -364,7 +364,7 @@ pub(crate) async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, No> {
     let of = match &person.came {
-        Came::Page(session) => session_digest(session),
+        Came::Page { session, .. } => session_digest(session),
         Came::Bearer => Digest::plain(person.credential.id.as_str().as_bytes()),
     };
     let opened = desk.bell.streams.open(of)?;

@@ -200,7 +200,12 @@ impl Keeper {
     }
 
     /// Notifies these clients at once: one that does not read delays no other. One that is gone needs no news.
-    async fn notify_lines(&self, method: &str, params: Option<&RawValue>, is_meant: impl Fn(&Session) -> bool) {
+    async fn notify_lines(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        is_meant: impl Fn(&Session) -> bool,
+    ) {
         let (method, params): (Arc<str>, _) =
             (method.into(), params.map(|params| Arc::new(params.to_owned())));
         let mut told = tokio::task::JoinSet::new();

@@ -240,7 +240,7 @@ impl QuestionGate {
     fn row(&self, method: &str, status: RowStatus) -> Entry {
         let mut entry = Entry::new(RowKind::Question, status).with_fact("method", method);
         entry.principal = Some(self.caller.principal.clone());
-        entry.role = Some(self.caller.role);
+        entry.role = Some(self.caller.role.into());
         entry.session = Some(self.caller.session.clone());
         entry.source = Some(self.caller.source);
         entry.upstream = Some(self.upstream.clone());

@@ -378,8 +378,7 @@ fn close_all(
 /// Why nobody can agree to a plan: its own preview forbids it, or the credential it was asked for with has ended. Its body
 /// never changes, and revoking a credential cancels its plans: looking first is no race.
 fn unapprovable(tx: &mut Tx<'_>, id: &PlanId, now: Timestamp) -> Result<Option<NotDecided>, StoreFault> {
-    let sql =
-        "SELECT plan_id, body, state FROM plans WHERE plan_id = $1 AND state IN ('pending', 'approved', 'cancelled')";
+    let sql = "SELECT plan_id, body, state FROM plans WHERE plan_id = $1 AND state IN ('pending', 'approved', 'cancelled')";
     let Some(mut found) = tx.one(sql, &cells![id.as_str()])? else { return Ok(None) };
     let (plan, state): (Plan, PlanState) = (plans::opened(&mut found, tx.seal)?, found.word()?);
     if let Some(credential) = &plan.credential {

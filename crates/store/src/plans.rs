@@ -361,7 +361,7 @@ fn equal_open(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Dig
     let of_call = cells![plan.principal.as_str(), plan.session.as_str(), plan.tool.to_string(), now];
     let identity = plan.identity();
     for found in tx.query(&sql, &of_call)? {
-        let open = decode(found)?.plan;
+        let open = decode(found, tx.seal)?.plan;
         if open.identity() == identity {
             return Ok(Some(open.hash));
         }

@@ -2,10 +2,10 @@
 //! sessions and stateless, before an upstream that records everything it receives.
 
 mod attacks_defaults;
+mod attacks_identity;
+mod attacks_members;
 mod attacks_upstream;
 mod bounds;
-mod attacks_members;
-mod attacks_identity;
 mod client;
 mod closed;
 pub(crate) mod collector;

@@ -60,7 +60,15 @@ fn previewed() -> Preview {
 
 fn held(plan: Plan) -> Held {
     let approval = Some(Approval::over(Rail::Page, "ann".into(), at(0)));
-    Held { token_expires: plan.expires, plan, state: PlanState::Approved, approval, note: None }
+    Held {
+        token_expires: plan.expires,
+        plan,
+        state: PlanState::Approved,
+        approval,
+        note: None,
+        ended: None,
+        credential_expires: None,
+    }
 }
 
 fn brought() -> Brought {

@@ -20,7 +20,15 @@ const TOKEN: &str = "2f1b6a0e-7b9c-4c3e-9a55-0d6d4f8c1b2a";
 
 fn held_for(draft: &Draft) -> Held {
     let plan = draft.freeze(PlanId::new("pln_1"), draft.computed_preview(), at(0), Duration::from_secs(300));
-    Held { token_expires: plan.expires, plan, state: PlanState::Pending, approval: None, note: None, ended: None, credential_expires: None }
+    Held {
+        token_expires: plan.expires,
+        plan,
+        state: PlanState::Pending,
+        approval: None,
+        note: None,
+        ended: None,
+        credential_expires: None,
+    }
 }
 
 /// A write tool held by a first call, and the call that brings it back.

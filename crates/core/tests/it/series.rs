@@ -61,7 +61,15 @@ fn plan_of(drafts: Vec<Draft>) -> Plan {
 }
 
 fn held(plan: Plan) -> Held {
-    Held { token_expires: plan.expires, plan, state: PlanState::Pending, approval: None, note: None, ended: None, credential_expires: None }
+    Held {
+        token_expires: plan.expires,
+        plan,
+        state: PlanState::Pending,
+        approval: None,
+        note: None,
+        ended: None,
+        credential_expires: None,
+    }
 }
 
 fn yes() -> Brought {

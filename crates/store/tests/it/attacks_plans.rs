@@ -207,6 +207,7 @@ async fn attack_12_no_digest_of_a_redacted_value_can_be_guessed(place: Place) {
         tool: &plan.tool.tool,
         fingerprint: plan.fingerprint,
         arguments: &plan.arguments,
+        meta: None,
         preview_digest: preview,
         policy_digest: plan.policy_digest,
         hash_salt: None,

@@ -322,7 +322,7 @@ fn erase(id: usize, more: &str) -> String {
 #[test]
 fn attack_06_waiting_calls_starve_no_other_agent_and_are_bounded() {
     let mut scene = Scene::open(Way::HttpModern, &format!("{OPEN}{HUMAN}"));
-    let line = scene.line(Host::None);
+    let line = scene.line_as(Host::None, None);
     let asked = scene.call(&line, "call_tool_destructive", &erase(1, r#","wait_seconds":0"#));
     let plan = asked.data()["plan_id"].as_str().unwrap().to_owned();
     let (address, path) = (scene.gateway().address(), scene.path());
@@ -332,7 +332,8 @@ fn attack_06_waiting_calls_starve_no_other_agent_and_are_bounded() {
             .map(|_| {
                 let (address, wait) = (&address, &wait);
                 scope.spawn(move || {
-                    let client = super::client::Client::http(Way::HttpModern, Host::None, address, path, "");
+                    let client =
+                        super::client::Client::http_as(Way::HttpModern, Host::None, address, path, "", None);
                     client.call("get_plan", wait).data()["plan"]["state"].clone()
                 })
             })
