@@ -53,7 +53,7 @@ impl Conduct<'_> {
 
     /// Whether an answer over this rail of the host's would satisfy the plan.
     fn is_enough(&self, rail: Rail, plan: &Plan) -> bool {
-        plan.need.strength <= rail.strength() && plan.need.kind != Kind::Type
+        plan.need.strength <= rail.strength_with(self.caller.scopes.vouching) && plan.need.kind != Kind::Type
     }
 
     /// How long the host may take to answer its dialog.

@@ -101,11 +101,27 @@ fn claimed(page: &str, heading: &str) -> BTreeSet<String> {
     part.split(word).filter(|w| w.starts_with("invariant_")).map(str::to_owned).collect()
 }
 
-fn tests_of(path: &Path) -> Vec<String> {
+/// The functions of a file whose names begin with `prefix`.
+fn tests_of(path: &Path, prefix: &str) -> Vec<String> {
     let tokens = tokens::of_file(path, Part::Everything);
-    let names =
-        tokens.windows(2).filter(|pair| pair[0].text == "fn" && pair[1].text.starts_with("invariant_"));
+    let names = tokens.windows(2).filter(|pair| pair[0].text == "fn" && pair[1].text.starts_with(prefix));
     names.map(|pair| pair[1].text.clone()).collect()
+}
+
+#[test]
+fn protections_in_the_security_page_have_their_test() {
+    let word = |c: char| !(c.is_alphanumeric() || c == '_');
+    let page = files::text(&files::root().join("SECURITY.md"));
+    // `attack_05_*` stands for a family of tests.
+    let claimed: BTreeSet<&str> = page.split(word).filter(|name| name.starts_with("attack_")).collect();
+    assert!(claimed.len() > 20, "the page names {} tests", claimed.len());
+    let written: Vec<String> =
+        files::under(&files::root(), "rs").iter().flat_map(|path| tests_of(path, "attack_")).collect();
+    let has =
+        |name: &str| written.iter().any(|test| test == name || name.ends_with('_') && test.starts_with(name));
+    let findings: Vec<String> =
+        claimed.into_iter().filter(|name| !has(name) && *name != "attack_NN_").map(str::to_owned).collect();
+    none("each test that SECURITY.md names exists", &findings);
 }
 
 #[test]
@@ -113,7 +129,7 @@ fn claimed_invariants_have_their_test() {
     let page = files::text(&files::root().join("docs/ARCHITECTURE.md"));
     let (held, promised) = (claimed(&page, "### Held today"), claimed(&page, "### Promised"));
     let written: BTreeSet<String> =
-        files::under(&files::root(), "rs").iter().flat_map(|path| tests_of(path)).collect();
+        files::under(&files::root(), "rs").iter().flat_map(|path| tests_of(path, "invariant_")).collect();
     assert!(!held.is_empty(), "the page claims no invariant at all");
     let mut findings = Vec::new();
     findings.extend(
