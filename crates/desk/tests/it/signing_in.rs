@@ -140,9 +140,9 @@ async fn attack_16_a_lasting_human_credential_needs_a_fresh_sign_in() {
         assert_eq!(set.status.as_u16(), status, "{name}: {:?}", set.json());
         if status == 403 {
             assert_eq!(made.code(), "E_CREDENTIAL_REQUIRED");
-            let details = &made.json()["errors"][0]["details"];
+            let details = &made.json()["error"]["details"];
             assert_eq!(details["reason_code"], "sign_in_stale", "{details}");
-            assert!(made.json()["errors"][0]["message"].as_str().unwrap().contains("countersign open"));
+            assert!(made.json()["error"]["message"].as_str().unwrap().contains("countersign open"));
         }
         // An agent's opens nothing here, and needs no more than before.
         let agent = json!({"role": "agent", "name": format!("agent-{name}")});

@@ -83,7 +83,7 @@ async fn full_and_then_room(store: Store, make_room: impl FnOnce()) {
     assert_eq!(all_ids(&store).await, acknowledged, "what is there is what was acknowledged");
 
     // A write may not go out, a read neither while its row can't be kept, and nothing of the token is spent.
-    let huge = format!("{{\"text\":\"{}\"}}", "y".repeat(400_000));
+    let huge = format!("{{\"text\":\"{}\"}}", "y".repeat(60_000));
     let read = store.open(permit_at_once("get_it", &huge, at(2)), at(2)).await.unwrap_err();
     assert!(matches!(read, OpenRefused::Fault(..)));
     let write = store.open(permit_at_once("free_it", &huge, at(2)), at(2)).await.unwrap_err();

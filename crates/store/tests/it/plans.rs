@@ -198,6 +198,8 @@ async fn a_changed_tool_takes_its_plans_along(place: Place) {
 async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
     let store = place.store().await;
     for (number, end) in [PlanEnd::CredentialExpired, PlanEnd::CredentialRevoked].into_iter().enumerate() {
+        let from = 100 * i64::try_from(number).unwrap();
+        let at = |seconds: i64| at(from + seconds);
         let (name, id) = (format!("bot-{number}"), CredentialId::new(format!("crd_{number}")));
         let credential = Credential {
             id: id.clone(),
@@ -219,7 +221,7 @@ async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
             let token = token_digest(&format!("{name}-{token}"));
             plans.push(store.hold(&plan, token, plan.expires, record, at(1)).await.unwrap().plan_id);
         }
-        store.approve(&plans[1], approval(Rail::Page, 2), at(2)).await.unwrap();
+        store.approve(&plans[1], approval(Rail::Page, from + 2), at(2)).await.unwrap();
         // The gate said yes a moment before.
         let permit = permit_for(&store, &format!("{name}-agreed"), at(3)).await;
         if end == PlanEnd::CredentialRevoked {
@@ -227,7 +229,8 @@ async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
             assert!(store.open(permit, at(20)).await.is_err(), "the race ends in the store");
             assert_eq!(state(&store, &plans[1]).await, PlanState::Cancelled);
         }
-        let refused = why(store.approve(&plans[0], approval(Rail::Page, 21), at(21)).await.unwrap_err());
+        let refused =
+            why(store.approve(&plans[0], approval(Rail::Page, from + 21), at(21)).await.unwrap_err());
         assert_eq!(refused, NotDecided::Ended(end));
         assert_eq!(refused.refusal().code, Code::PlanCancelled);
         let held = store.held(token_digest(&format!("{name}-agreed"))).await.unwrap().unwrap();

@@ -103,7 +103,8 @@ async fn deliver(url: &str, body: &str) {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

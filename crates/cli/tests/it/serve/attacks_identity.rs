@@ -372,7 +372,7 @@ fn attack_18_the_row_of_an_unknown_tool_has_its_name_and_the_intent() {
         let mut scene = Scene::open_with(Way::StdioLegacy, surface, "", &[]);
         let line = scene.line(Host::None);
         let intent = json!({"operation_type": "destructive", "reason": "told to"});
-        let huge = "n".repeat(5000);
+        let huge = "n".repeat(1000);
         for (name, kept) in
             [("drop_tables", "drop_tables".to_owned()), (&huge, format!("{}…", "n".repeat(256)))]
         {

@@ -18,6 +18,8 @@ use crate::ledger::wait;
 pub(crate) struct Schema {
     server: String,
     name: String,
+    /// Where the key is that seals the plans.
+    key: tempfile::TempDir,
 }
 
 impl Schema {
@@ -25,14 +27,15 @@ impl Schema {
         let server = std::env::var("COUNTERSIGN_TEST_POSTGRES").ok()?;
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("r_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let schema = Self { server, name };
+        let schema = Self { server, name, key: tempfile::tempdir().unwrap() };
         schema.run(&format!("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}", schema.name));
         Some(schema)
     }
 
     pub(crate) fn url(&self) -> String {
         let join = if self.server.contains('?') { '&' } else { '?' };
-        format!("{}{join}options=-c%20search_path%3D{}", self.server, self.name)
+        let key = self.key.path().join("seal").to_str().unwrap().replace('/', "%2F");
+        format!("{}{join}options=-c%20search_path%3D{}&sealkey={key}", self.server, self.name)
     }
 
     fn run(&self, sql: &str) {
