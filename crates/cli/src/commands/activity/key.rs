@@ -10,7 +10,7 @@ use crate::records;
 /// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity key > ledger.pem
-  countersign activity verify --store sqlite:copy.db --key ledger.pem";
+  countersign activity key --json";
 
 /// Prints the key.
 pub(crate) fn run(url: &StoreUrl) -> Outcome {

@@ -307,22 +307,23 @@ impl Client {
 
     /// A request, and where the host is asked in between, the request again with its answer.
     fn finish(&self, method: &str, name: &str, params: String) -> Reply {
-        let reply = self.request(method, Some(name), &params);
-        if reply.result()["resultType"] != "input_required" {
-            return reply;
+        let mut reply = self.request(method, Some(name), &params);
+        while reply.result()["resultType"] == "input_required" {
+            let questions = reply.result()["inputRequests"].as_object().unwrap();
+            self.asked.lock().unwrap().extend(questions.values().cloned());
+            let Some(action) = self.host.action() else { return reply };
+            let answer = |name: &String| (name.clone(), json!({"action": action, "content": {}}));
+            let answers: serde_json::Map<String, Value> = questions.keys().map(answer).collect();
+            // Each round answers the first request with the newest state: nothing stands in it twice.
+            let again = format!(
+                r#"{},"inputResponses":{},"requestState":{}}}"#,
+                params.strip_suffix('}').unwrap(),
+                Value::Object(answers),
+                reply.result()["requestState"]
+            );
+            reply = self.request(method, Some(name), &again);
         }
-        let questions = reply.result()["inputRequests"].as_object().unwrap();
-        self.asked.lock().unwrap().extend(questions.values().cloned());
-        let Some(action) = self.host.action() else { return reply };
-        let answers: serde_json::Map<String, Value> =
-            questions.keys().map(|name| (name.clone(), json!({"action": action, "content": {}}))).collect();
-        let again = format!(
-            r#"{},"inputResponses":{},"requestState":{}}}"#,
-            params.strip_suffix('}').unwrap(),
-            Value::Object(answers),
-            reply.result()["requestState"]
-        );
-        self.finish(method, name, again)
+        reply
     }
 
     /// One request, one reply.
