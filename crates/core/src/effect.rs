@@ -86,14 +86,13 @@ const LEXICON: [&str; 27] = [
 ];
 
 /// Whole words that move money, give others access or make something public: what left can't be called back.
-const OUTWARD: [&str; 20] = [
+const OUTWARD: [&str; 19] = [
     "transfer",
     "pay",
     "payout",
     "refund",
     "charge",
     "withdraw",
-    "purchase",
     "buy",
     "wire",
     "donate",
@@ -114,7 +113,7 @@ const OUTWARD_PHRASES: [(&[&str], &[&str]); 4] = [
     (&["send", "move", "request"], &["money", "funds", "cash", "payment", "payments", "crypto"]),
     (
         &["create", "make", "submit", "execute", "schedule", "confirm", "approve", "authorize", "capture"],
-        &["payment", "payments", "payout", "purchase"],
+        &["payment", "payments", "payout"],
     ),
     (
         &["add", "give", "allow", "set", "update", "change", "modify", "make"],
@@ -180,7 +179,9 @@ fn is_outward(words: &[String]) -> bool {
     // A looking word turns what follows into what is looked at.
     let acting = words.iter().position(|word| one_of(&LOOKING, word)).unwrap_or(words.len());
     let acting = words.get(..acting).unwrap_or_default();
-    acting.iter().any(|word| one_of(&OUTWARD, word))
+    // Elsewhere than in front, `purchase` is mostly a noun: `create_purchase_order`.
+    acting.first().is_some_and(|first| first == "purchase")
+        || acting.iter().any(|word| one_of(&OUTWARD, word))
         || OUTWARD_PHRASES.iter().any(|(verbs, objects)| {
             let mut rest = acting.iter().skip_while(|word| !one_of(verbs, word)).skip(1);
             rest.any(|word| one_of(objects, word))
@@ -265,6 +266,7 @@ mod tests {
             "create_payment",
             "add_collaborator",
             "make_repo_public",
+            "purchase_ticket",
         ] {
             assert!(name_is_destructive(name), "{name}");
             let read_only = Annotations { read_only: Some(true), destructive: None };
@@ -283,6 +285,7 @@ mod tests {
             "shared_drives",
             "set_title",
             "list_pay_runs",
+            "create_purchase_order",
         ] {
             assert!(!name_is_destructive(name), "{name}");
         }

@@ -1,5 +1,5 @@
 //! Rows about credentials that opened nothing: unknown, revoked, expired. A flood of them is counted, not written: at most
-//! [`MOST_ROWS`] rows in a window, one for each secret, and one at the end that says how many there were besides.
+//! `MOST_ROWS` rows in a window, one for each secret, and one at the end that says how many there were besides.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
