@@ -55,6 +55,9 @@ command = "sh"
 args = ["-c", "echo the database is not there >&2; exit 3"]
 
 [[rules]]
+match = "notes:set_fields"
+preview = { arg = "preview", preview = true, apply = false }
+[[rules]]
 match = "notes:tag_note"
 preview = { tool = "read_note" }
 
