@@ -74,6 +74,7 @@ store = {json.dumps("sqlite:" + str(folder / "ledger.db"))}
 prefix = false
 elicitation = "url"
 sampling = "on"
+questions = "6000/min"
 {chr(10).join(f"{key} = {value(item)}" for key, item in peer.items())}
 
 [[rules]]

@@ -31,8 +31,6 @@ use crate::house::House;
 use crate::own_marks;
 use crate::upstreams::{Upstream, UpstreamFault};
 
-/// How many questions of one upstream reach a user.
-const ASKED: Rate = Rate { count: 6, window: Duration::from_secs(60) };
 /// How many refused ones have rows: an upstream that never stops asking must not fill the ledger.
 const REFUSED_ROWS: Rate = Rate { count: 60, window: Duration::from_secs(60) };
 /// The most questions one result may hold.
@@ -97,8 +95,9 @@ impl QuestionGate {
 
     /// Takes a place in the upstream's window.
     fn take(&self) -> Result<(), Refusal> {
-        self.take_of("questions", ASKED).map_err(|wait| {
-            let message = format!("upstream `{}` asks more than {ASKED}", self.upstream);
+        let rate = self.access().questions;
+        self.take_of("questions", rate).map_err(|wait| {
+            let message = format!("upstream `{}` asks more than {rate}", self.upstream);
             Refusal::new(Code::LimitExceeded, message)
                 .with("retry_after_ms", u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
         })
@@ -166,7 +165,7 @@ impl QuestionGate {
             return None;
         }
         let (labelled, questions) = self.reviewed(result, Refused::Stops)?;
-        if questions.len() > usize::try_from(ASKED.count).unwrap_or(usize::MAX) {
+        if questions.len() > usize::try_from(self.access().questions.count).unwrap_or(usize::MAX) {
             return None;
         }
         for question in &questions {

@@ -110,7 +110,7 @@ fn read(reader: &mut Reader<'_>, node: &Node, table: &Table) -> (Rule, RuleOrigi
     rule.when = table.get("when").and_then(|node| condition(reader, node));
     rule.preview = table.get("preview").and_then(|node| preview::read(reader, node));
     rule.deny = table.get("deny").and_then(|node| deny(reader, node));
-    rule.limit = table.get("limit").and_then(|node| limit(reader, node));
+    rule.limit = table.get("limit").and_then(|node| rate(reader, node, "limit"));
     rule.redact = table.get("redact").map(|node| redact(reader, node)).unwrap_or_default();
     rule.type_field = table.get("type_field").and_then(|node| type_field(reader, node));
     let mut section = Section { reader, table };
@@ -216,12 +216,13 @@ fn deny(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     }
 }
 
-fn limit(reader: &mut Reader<'_>, node: &Node) -> Option<crate::duration::Rate> {
+/// A rate such as `"20/min"`.
+pub(super) fn rate(reader: &mut Reader<'_>, node: &Node, key: &str) -> Option<crate::duration::Rate> {
     let example = "\"20/min\"";
-    let text = reader.text(node, "limit", example)?;
+    let text = reader.text(node, key, example)?;
     let rate = text.parse().ok();
     if rate.is_none() {
-        let help = format!("write a number and s, min, h or day: `limit = {example}`");
+        let help = format!("write a number and s, min, h or day: `{key} = {example}`");
         reader.error(node.place, Problem::BadValue, format!("{} is not a rate", tick(text)), help);
     }
     rate

@@ -129,8 +129,8 @@ const RELIST: Duration = Duration::from_secs(600);
 
 /// The key that says what an upstream is, and the keys that go with it.
 const KINDS: [(&str, &[&str]); 4] = [
-    ("command", &["args", "env", "cwd", "elicitation", "sampling", "methods"]),
-    ("url", &["headers", "bearer", "oauth", "elicitation", "sampling", "methods"]),
+    ("command", &["args", "env", "cwd", "elicitation", "sampling", "questions", "methods"]),
+    ("url", &["headers", "bearer", "oauth", "elicitation", "sampling", "questions", "methods"]),
     ("tools", &["env", "cwd"]),
     ("kind", &["folder"]),
 ];

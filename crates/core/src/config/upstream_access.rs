@@ -1,9 +1,13 @@
 //! What an upstream may do besides offering tools: ask its user questions, and be sent methods outside the MCP specification.
 
+use std::time::Duration;
+
 use super::diagnostic::{Problem, tick};
 use super::reading::{Reader, Section};
+use super::rule::rate;
 use super::tree::Table;
 use super::upstream::Prefix;
+use crate::duration::Rate;
 use crate::words::words;
 
 words! {
@@ -59,24 +63,33 @@ pub struct UpstreamAccess {
     pub elicitation: Elicitation,
     /// Whether it may use the host's model.
     pub sampling: Sampling,
+    /// How often it may ask.
+    pub questions: Rate,
     /// Methods and notifications outside the specification that pass to it where it is served under its own names.
     pub methods: Vec<String>,
 }
 
 impl Default for UpstreamAccess {
     fn default() -> Self {
-        Self { elicitation: Elicitation::Form, sampling: Sampling::Off, methods: Vec::new() }
+        Self {
+            elicitation: Elicitation::Form,
+            sampling: Sampling::Off,
+            questions: Rate { count: 6, window: Duration::from_secs(60) },
+            methods: Vec::new(),
+        }
     }
 }
 
 /// Reads the keys of one `[upstreams.NAME]`.
 pub(super) fn read(reader: &mut Reader<'_>, table: &Table, prefix: Prefix) -> UpstreamAccess {
     let methods = read_methods(reader, table, prefix);
+    let questions = table.get("questions").and_then(|node| rate(reader, node, "questions"));
     let mut section = Section { reader, table };
     let usual = UpstreamAccess::default();
     UpstreamAccess {
         elicitation: section.word("elicitation", "\"off\"").unwrap_or(usual.elicitation),
         sampling: section.word("sampling", "\"on\"").unwrap_or(usual.sampling),
+        questions: questions.unwrap_or(usual.questions),
         methods,
     }
 }
