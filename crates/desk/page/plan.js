@@ -96,7 +96,7 @@ function sinceLast(plan) {
 }
 
 /** Arguments in full, what differs from last time marked. */
-function argumentsOf(of, last, level = "h2") {
+function argumentsOf(of, last, level = "h2", title = "Arguments") {
   const members = of ?? {};
   const names = Object.keys(members);
   const marks = new Map();
@@ -108,8 +108,8 @@ function argumentsOf(of, last, level = "h2") {
   }
   const hidden = hiddenIn(compact(members)) > 0;
   return h("section", { class: "arguments" },
-    h(level, null, "Arguments", h("span", { class: "from" }, names.length === 0 ? " none" : ` ${names.length}`), hidden ? h("span", { class: "badge warn" }, "hidden characters, shown as escapes") : null),
-    names.length === 0 ? null : table(members, "Arguments", marks));
+    h(level, null, title, h("span", { class: "from" }, names.length === 0 ? " none" : ` ${names.length}`), hidden ? h("span", { class: "badge warn" }, "hidden characters, shown as escapes") : null),
+    names.length === 0 ? null : table(members, title, marks));
 }
 
 function outcomeOf(plan, number) {
@@ -144,7 +144,8 @@ function content(plan, removed, changed) {
     reason(plan.intent?.reason ?? (several ? plan.preview?.shown?.reason : null)),
     about(plan),
     several ? null : sinceLast(plan),
-    several ? steps(plan, removed, changed) : bundle(preview(plan.preview), argumentsOf(plan.arguments, last)),
+    several ? steps(plan, removed, changed) : bundle(preview(plan.preview), argumentsOf(plan.arguments, last),
+      isNested(plan.meta) ? argumentsOf(plan.meta, null, "h2", "Sent along (_meta)") : null),
     done ? h("section", { class: "outcome" }, h("h2", null, "What came back"), result(plan.result)) : null);
 }
 

@@ -80,7 +80,12 @@ fn of_plan(plan: &Plan, redactor: &Redactor) -> Map<String, Value> {
     if steps.is_empty() {
         face.insert("source".to_owned(), json!(plan.preview.source));
         face.insert("view".to_owned(), of_preview(&plan.preview));
-        face.insert("arguments".to_owned(), argument_texts(&arguments));
+        let mut shown = argument_texts(&arguments);
+        if let (Some(meta), Some(pairs)) = (&plan.meta, shown.as_array_mut()) {
+            let meta = serde_json::to_string_pretty(&redactor.clean(meta.value(), &[])).unwrap_or_default();
+            pairs.push(json!(["_meta", escape::visible(&meta)]));
+        }
+        face.insert("arguments".to_owned(), shown);
     } else {
         let title = arguments.get("title").and_then(Value::as_str).map(escape::visible);
         face.insert("title".to_owned(), json!(title));

@@ -24,6 +24,10 @@ pub(super) fn question(plan: &Plan, id: &PlanId, redactor: &Redactor) -> String 
     if plan.steps.is_empty() {
         page.preview(&plan.preview, id);
         page.arguments(&arguments);
+        if let Some(meta) = &plan.meta {
+            page.ours("sent along in _meta:");
+            page.json(&redactor.clean(meta.value(), &[]));
+        }
     } else {
         if let Some(title) = arguments.get("title").and_then(Value::as_str) {
             page.theirs(title);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn access(elicitation: Elicitation, sampling: Sampling) -> UpstreamAccess {
-        UpstreamAccess { elicitation, sampling, methods: Vec::new() }
+        UpstreamAccess { elicitation, sampling, ..UpstreamAccess::default() }
     }
 
     #[test]

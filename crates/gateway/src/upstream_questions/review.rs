@@ -186,7 +186,7 @@ mod tests {
         elicitation: Elicitation,
         sampling: Sampling,
     ) -> Result<Value, String> {
-        let access = UpstreamAccess { elicitation, sampling, methods: Vec::new() };
+        let access = UpstreamAccess { elicitation, sampling, ..UpstreamAccess::default() };
         let params = raw::to_raw(params);
         let question = Question { method, params: Some(&params) };
         match question.review(&UpstreamId::new("vault"), &access, Some("http://127.0.0.1:7878")) {

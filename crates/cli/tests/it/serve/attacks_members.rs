@@ -201,6 +201,18 @@ fn attack_02_folding_names_are_refused_over_every_method_surface_and_era() {
 }
 
 #[test]
+fn attack_02_the_hosts_dialog_shows_what_is_sent_along() {
+    let mut scene = Scene::open_with(Way::StdioLegacy, "direct", "[gateway]\nmode = \"execute\"\n", &[]);
+    let line = scene.line(Host::Accepts);
+    let reply = line.call_saying("notes__put_note", r#"{"id":"a"}"#, r#""tenant":"shown""#);
+    assert!(scene.heed(reply).ran());
+    let asked = line.asked.lock().unwrap().clone();
+    let message = asked[0]["params"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("sent along in _meta:\n│ {\n│   \"tenant\": \"shown\""), "{message}");
+    scene.finish(vec![line]);
+}
+
+#[test]
 fn attack_02_meta_of_a_confirmed_call_is_the_plans() {
     let config = "[gateway]\nmode = \"execute\"\n[[rules]]\nmatch = \"*\"\nstrength = \"caller\"\n";
     Way::each(&Way::ALL, |way| {
