@@ -45,13 +45,21 @@ fn check_record(scene: &mut Scene, what: &str) {
     let recorded = |row: &Value| -> (String, Value) {
         (row["tool"].as_str().unwrap_or_default().to_owned(), row["arguments"].clone())
     };
-    let mut let_out: Vec<(String, Value)> =
-        scene.rows().iter().filter(|row| row["status"] == "allowed").map(recorded).collect();
-    let mut ran: Vec<(String, Value)> = ran;
     let order = |one: &(String, Value), other: &(String, Value)| one.1.to_string().cmp(&other.1.to_string());
-    let_out.sort_by(order);
+    let mut ran: Vec<(String, Value)> = ran;
     ran.sort_by(order);
-    assert_eq!(ran, let_out, "{what}: what ran and what the ledger says ran");
+    let let_out = || {
+        let rows = scene.rows();
+        let mut rows: Vec<_> = rows.iter().filter(|row| row["status"] == "allowed").map(recorded).collect();
+        rows.sort_by(order);
+        rows
+    };
+    // Rows of reads may follow their call within 100 ms.
+    let start = std::time::Instant::now();
+    while let_out().len() < ran.len() && start.elapsed() < std::time::Duration::from_secs(30) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(ran, let_out(), "{what}: what ran and what the ledger says ran");
 }
 
 fn refused(reply: &Reply) -> bool {
