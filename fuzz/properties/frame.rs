@@ -1,8 +1,8 @@
 //! What must hold for any bytes that arrive as a frame: they are a message or an error, never a panic; a message written again
 //! is read as the same message; what is edited in one place is unchanged in all others.
 
-use countersign_wire::frame::{self, Frame, Id, Limits, Message};
-use countersign_wire::raw::{self, Edit};
+use countersign_mcp::jsonrpc::{self, Frame, FrameLimits, JsonRpcId, Message};
+use countersign_mcp::raw::{self, MemberEdit};
 
 /// Bytes that get far, for a start.
 #[allow(dead_code, reason = "libFuzzer takes the files themselves")]
@@ -17,8 +17,8 @@ pub(crate) const SEEDS: &[&[u8]] = &[
 
 /// Checks one input.
 pub(crate) fn check(bytes: &[u8]) {
-    let limits = Limits { frame: 1 << 16, nesting: 64 };
-    match frame::parse(bytes, limits) {
+    let limits = FrameLimits { frame: 1 << 16, nesting: 64 };
+    match jsonrpc::parse(bytes, limits) {
         Ok(Frame::One(message)) => same_again(&message, limits),
         Ok(Frame::Batch(parts)) => parts.iter().flatten().for_each(|message| same_again(message, limits)),
         Err(malformed) => assert!(malformed.error.code() < 0, "an error has a code"),
@@ -28,22 +28,22 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-fn same_again(message: &Message, limits: Limits) {
+fn same_again(message: &Message, limits: FrameLimits) {
     let mut out = Vec::new();
     match message {
         Message::Request(request) => {
             let params = request.params.as_deref().map(|params| params.get());
-            frame::write_request(&mut out, &request.id, &request.method, params);
+            jsonrpc::write_request(&mut out, &request.id, &request.method, params);
         }
         Message::Notification(notification) => {
             let params = notification.params.as_deref().map(|params| params.get());
-            frame::write_notification(&mut out, &notification.method, params);
+            jsonrpc::write_notification(&mut out, &notification.method, params);
         }
         Message::Response(response) => {
-            frame::write_response(&mut out, response.id.as_ref(), &response.reply);
+            jsonrpc::write_response(&mut out, response.id.as_ref(), &response.reply);
         }
     }
-    let again = match frame::parse(&out, Limits { frame: limits.frame * 8, ..limits }) {
+    let again = match jsonrpc::parse(&out, FrameLimits { frame: limits.frame * 8, ..limits }) {
         Ok(Frame::One(again)) => again,
         other => panic!("written as {:?}, read as {other:?}", String::from_utf8_lossy(&out)),
     };
@@ -51,7 +51,7 @@ fn same_again(message: &Message, limits: Limits) {
 }
 
 /// What a message is made of, as text.
-fn parts(message: &Message) -> (Option<&Id>, Option<&str>, Option<&str>) {
+fn parts(message: &Message) -> (Option<&JsonRpcId>, Option<&str>, Option<&str>) {
     match message {
         Message::Request(one) => {
             (Some(&one.id), Some(&one.method), one.params.as_deref().map(|raw| raw.get()))
@@ -70,7 +70,8 @@ fn parts(message: &Message) -> (Option<&Id>, Option<&str>, Option<&str>) {
 /// Setting a member leaves every other as it was, and gives valid JSON.
 fn edits(text: &str) {
     let Some(object) = raw::from_text(text).filter(|value| raw::is_object(value)) else { return };
-    let Some(edited) = raw::edit_text(text, &[Edit::Set("name", "[1]"), Edit::Remove("gone")]) else {
+    let Some(edited) = raw::edit_text(text, &[MemberEdit::Set("name", "[1]"), MemberEdit::Remove("gone")])
+    else {
         return;
     };
     let edited = raw::from_text(edited.as_str()).unwrap();

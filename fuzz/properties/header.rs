@@ -1,9 +1,9 @@
 //! What must hold for any headers: they are read or refused, never a panic; what we write into a header is read back as it
 //! was; and a name that differs from the body's is never let through.
 
-use countersign_wire::mirror;
-use countersign_wire::raw;
-use countersign_wire::upstream::oauth::Challenge;
+use countersign_mcp::mirrored_headers;
+use countersign_mcp::oauth::BearerChallenge;
+use countersign_mcp::raw;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Inputs that get far, for a start: a value, a line end, a body.
@@ -22,26 +22,26 @@ pub(crate) fn check(bytes: &[u8]) {
     let split = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (value, body) = (&bytes[..split], bytes.get(split + 1..).unwrap_or_default());
     if let Ok(text) = std::str::from_utf8(value) {
-        let _ = Challenge::parse(text);
-        let _ = mirror::decode_header_value(text);
+        let _ = BearerChallenge::parse(text);
+        let _ = mirrored_headers::decode_header_value(text);
     }
     let Ok(body) = std::str::from_utf8(body) else { return };
     // Any text of a body fits into a header, and comes back.
-    let written = mirror::encode_header_value(body);
+    let written = mirrored_headers::encode_header_value(body);
     assert!(HeaderValue::from_str(&written).is_ok(), "{written:?}");
-    assert_eq!(mirror::decode_header_value(&written).as_deref(), Some(body), "{written:?}");
+    assert_eq!(mirrored_headers::decode_header_value(&written).as_deref(), Some(body), "{written:?}");
     let Some(params) = raw::from_text(body) else { return };
     let schema = raw::from_text(
         r#"{"properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}"#,
     );
-    let mirrors = schema.and_then(|schema| mirror::Mirrors::of_schema(&schema).ok());
+    let mirrors = schema.and_then(|schema| mirrored_headers::MirroredHeaders::of_schema(&schema).ok());
     let Ok(value) = HeaderValue::from_bytes(value) else { return };
     let mut headers = HeaderMap::new();
     headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static("tools/call"));
     headers.insert(HeaderName::from_static("mcp-name"), value.clone());
-    let checked = mirror::check(&headers, "tools/call", Some(&params), mirrors.as_ref());
-    let shown = value.to_str().ok().and_then(mirror::decode_header_value);
-    let name = mirror::name_of("tools/call", Some(&params));
+    let checked = mirrored_headers::check(&headers, "tools/call", Some(&params), mirrors.as_ref());
+    let shown = value.to_str().ok().and_then(mirrored_headers::decode_header_value);
+    let name = mirrored_headers::name_of("tools/call", Some(&params));
     if checked.is_ok() {
         assert_eq!(
             shown.as_deref(),
@@ -51,9 +51,9 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     // What we send ourselves, we would take.
     let own: HeaderMap =
-        mirror::outgoing("tools/call", Some(&params), mirrors.as_ref()).into_iter().collect();
+        mirrored_headers::outgoing("tools/call", Some(&params), mirrors.as_ref()).into_iter().collect();
     if name.is_some() {
-        let taken = mirror::check(&own, "tools/call", Some(&params), mirrors.as_ref());
+        let taken = mirrored_headers::check(&own, "tools/call", Some(&params), mirrors.as_ref());
         assert!(taken.is_ok(), "{taken:?} {own:?} {params}");
     }
 }

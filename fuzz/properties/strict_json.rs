@@ -1,7 +1,7 @@
 //! What must hold for any bytes that are to be hashed: they are refused, or they mean one thing. Their canonical form is read
 //! as the same value and is its own canonical form, so that what is hashed is what is sent.
 
-use countersign_core::{canonical, strict_json};
+use countersign_policy::{canonical, strict_json};
 
 /// Bytes that get far, for a start.
 #[allow(dead_code, reason = "libFuzzer takes the files themselves")]

@@ -4,6 +4,7 @@
 //   node tests/cards/run.mjs [NAME-PART...]       CARD_PICTURES=FOLDER keeps screenshots
 
 import assert from 'node:assert/strict';
+import { SHORT_TEXT, TEXT, notEscaped } from '../invisible.mjs';
 import { Ajv, appsSchema, browser, card, client, demonstration, end, gateway, getToolUiResourceUri, isToolVisibilityAppOnly, MIME, parsed, read, PRINCIPAL } from './scene.mjs';
 
 const PLAN = 'ui://countersign/plan';
@@ -70,15 +71,18 @@ check('a card is linked, read and listed only for clients that show cards', asyn
 
 check('coaching leads with the host that shows no card, and read tools carry none', async () => {
   const direct = await client(`${home.url}/direct`);
+  const leads = (text) => text.indexOf('If no card is shown') !== -1 && text.indexOf('If no card is shown') < text.indexOf('If a card is shown');
   for (const line of [mcp, direct]) {
     for (const tool of (await line.listTools()).tools) {
       const coached = /Apply: call/.test(tool.description);
-      const previews = /^call_tool_(write|destructive)$|^draft_plan$/.test(tool.name) || (/^orders__/.test(tool.name) && !tool.annotations.readOnlyHint);
-      assert.equal(coached, previews, tool.name);
-      if (coached) assert(tool.description.indexOf('If no card is shown') < tool.description.indexOf('If a card is shown'), tool.name);
-      if (tool.name.startsWith('orders__')) assert.equal(Boolean(getToolUiResourceUri(tool)), previews, tool.name);
+      // On the direct surface it is said once, in the instructions.
+      assert.equal(coached, /^call_tool_(write|destructive)$|^draft_plan$/.test(tool.name), tool.name);
+      if (coached) assert(leads(tool.description), tool.name);
+      if (tool.name.startsWith('orders__')) assert.equal(Boolean(getToolUiResourceUri(tool)), !tool.annotations.readOnlyHint, tool.name);
     }
   }
+  const said = direct.getInstructions();
+  assert(/Apply: call/.test(said) && leads(said), said);
 });
 
 check('1, 2: it greets with all three params, waits, and says nothing else before', async () => {
@@ -102,6 +106,35 @@ check('3: every argument is shown in full, and hostile texts are inert', async (
   assert.equal(await shown.frame.evaluate(() => document.querySelectorAll('img, script').length), 1, 'only the card’s own script');
   assert.equal(await shown.frame.evaluate(() => window.pwned || parent.pwned), undefined);
   assert(text.includes('2026-12-24') && text.includes('Brightspoke GmbH'));
+  await leave(shown); await cancelPlan(plan);
+});
+
+check('attack_11: every invisible character is an escape on the card, in plans and in results', async () => {
+  const call = router('modify_purchase_order', { number: 'PO-1040', note: SHORT_TEXT });
+  call.arguments.intent.reason = SHORT_TEXT;
+  const { shown, plan } = await scene({ ...call, _meta: { tenant: TEXT } }, ALL);
+  const text = (selector) => shown.frame.evaluate((selector) => document.querySelector(selector).textContent, selector);
+  assert.deepEqual(notEscaped(await text('#sub'), SHORT_TEXT), [], 'reason');
+  const note = await shown.frame.evaluate(() => [...document.querySelectorAll('#body .args tr')].find((row) => row.firstChild.textContent === 'note').textContent);
+  assert.deepEqual(notEscaped(note, SHORT_TEXT), [], 'argument');
+  assert.deepEqual(notEscaped(await text('#body .args tr:last-child')), [], '_meta');
+  await shown.shot('invisible');
+  await leave(shown); await cancelPlan(plan);
+  // Results reach the card through the host, as the upstream wrote them.
+  const said = { content: [{ type: 'text', text: TEXT }] };
+  const other = await scene(CREATE('invisible'), ALL);
+  await other.shown.result(said);
+  await other.shown.until('unmarked');
+  assert.deepEqual(notEscaped(await other.shown.frame.evaluate(() => document.getElementById('body').textContent)), [], 'result');
+  await leave(other.shown); await cancelPlan(other.plan);
+});
+
+check('attack_02: what is sent along in _meta is on the card, hidden characters visible', async () => {
+  const call = router('modify_purchase_order', { number: 'PO-1040', note: 'sent along' });
+  const { shown, plan } = await scene({ ...call, _meta: { tenant: 'acme\u202eevil' } }, ALL);
+  const text = await shown.text();
+  assert(text.includes('_meta') && text.includes('"tenant"'), text);
+  assert(!text.includes('\u202e') && text.includes('acme\\u{202e}evil'), text);
   await leave(shown); await cancelPlan(plan);
 });
 
@@ -156,6 +189,15 @@ for (const [name, capabilities] of Object.entries(RAILS)) {
     await cancelPlan(plan); await leave(shown);
   });
 }
+
+check('attack_07: where the credential may not vouch the card has no Confirm and leads to the desk', async () => {
+  const plain = await client(home.url, { secret: home.cli('token', 'create', '--role', 'agent', '--name', 'plain-host').data.secret });
+  const { shown, result, plan } = await scene(router('modify_purchase_order', { number: 'PO-1040', note: 'no vouching' }), RAILS.both, { mcp: plain });
+  assert.equal(result.structuredContent.data.confirm.strength, 'host');
+  assert.equal(await shown.shown('confirm'), false);
+  assert.match(await shown.text(), /A person decides this on the approvals page/);
+  await cancelPlan(plan, plain); await leave(shown);
+});
 
 check('message alone, strength host: the click is no person, a person agrees, the agent goes on to the end', async () => {
   const { shown, plan } = await scene(router('modify_purchase_order', { number: 'PO-1040', note: 'by message' }), RAILS.message);

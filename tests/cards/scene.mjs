@@ -62,10 +62,10 @@ export async function gateway({ config = '', ttl = '5m', surface = 'router' } = 
 }
 
 /** An MCP client that shows cards, or one that does not. */
-export async function client(url, { cards = true, era } = {}) {
+export async function client(url, { cards = true, era, secret = secrets.get(new URL(url).origin) } = {}) {
   const capabilities = cards ? { extensions: { [EXTENSION]: { mimeTypes: [MIME] } } } : {};
   const made = new Client({ name: 'test-host', version: '1' }, { capabilities, ...(era ? { versionNegotiation: { mode: era } } : {}) });
-  await made.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${secrets.get(new URL(url).origin)}` } } }));
+  await made.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${secret}` } } }));
   ends.push(() => made.close().catch(() => {}));
   return made;
 }

@@ -1,299 +1,250 @@
-"""Real hosts through the gateway, without any account: `init` points Claude Code and Codex at us, and they list and call a tool.
+"""Real hosts through the gateway, without any account: `init` points them at us, and their whole agent loops, against a scripted
+model on loopback, list, read, write, are refused, hear nothing from anybody, and come too late.
 
-    drive.py COUNTERSIGN CLAUDE CODEX FOLDER
+    drive.py COUNTERSIGN FOLDER NAME=PROGRAM…
 
-Claude Code runs its whole agent loop against a scripted model on loopback; Codex calls through its app server.
-The witness is our own ledger: the call's row is there, with the arguments the host was told to send.
+Nobody is at these hosts: they run headless, under the rules `init --permissions` wrote. The person is elsewhere, at the command line.
+The witnesses are our own ledger, the file the upstream writes, and what the host passed on to its model. `screens.py` then puts them
+into a terminal, with a person at the keys.
 """
 
-import http.server
 import json
-import os
-import pathlib
 import subprocess
 import sys
 import threading
 import time
 
-ECHO = "from the host, héllo"
-ARGS = {"name": "echo:echo", "args": {"message": ECHO}, "intent": {"operation_type": "read"}}
+import adapters
+import model
+import screens
+import session
+from programs import HERE, HOSTS, Failed, Scene, notes_server
 
 
 def say(text):
     print(f"hosts: {text}", flush=True)
 
 
-def fail(text):
-    say(f"FAILED: {text}")
-    sys.exit(1)
+def call(tool, name, operation, **more):
+    args = {"name": f"notes:{name}", "args": more.pop("args", {}), "intent": {"operation_type": operation}}
+    return {"tool": tool, "wait": more.pop("wait", 0), "args": dict(args, **more)}
 
 
-class Model(http.server.BaseHTTPRequestHandler):
-    """Answers the first question that offers our tool with a call of it, and everything else with a word."""
-
-    results = []
-    offered = set()
-    tool = "mcp__countersign__call_tool_read"
-
-    def log_message(self, *_):
-        pass
-
-    def do_HEAD(self):
-        self.send_response(200)
-        self.end_headers()
-
-    def do_GET(self):
-        self.answer(b"{}")
-
-    def answer(self, body, kind="application/json"):
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self):
-        length = int(self.headers.get("content-length", 0))
-        request = json.loads(self.rfile.read(length) or b"{}")
-        if "count_tokens" in self.path:
-            return self.answer(b'{"input_tokens": 1}')
-        tools = {tool["name"] for tool in request.get("tools", [])}
-        Model.offered |= {name for name in tools if name.startswith("mcp__countersign__")}
-        last = request.get("messages", [{}])[-1].get("content")
-        answered = [part for part in last if part.get("type") == "tool_result"] if isinstance(last, list) else []
-        Model.results += answered
-        wants = Model.tool in tools and not answered and not Model.results
-        block = (
-            {"type": "tool_use", "id": "toolu_1", "name": Model.tool, "input": {}}
-            if wants
-            else {"type": "text", "text": ""}
-        )
-        delta = (
-            {"type": "input_json_delta", "partial_json": json.dumps(ARGS)}
-            if wants
-            else {"type": "text_delta", "text": "done"}
-        )
-        message = {
-            "id": "msg_1", "type": "message", "role": "assistant", "model": request.get("model", "m"), "content": [],
-            "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
-        }
-        stop = "tool_use" if wants else "end_turn"
-        if not request.get("stream"):
-            full = dict(block, input=ARGS) if wants else {"type": "text", "text": "done"}
-            return self.answer(json.dumps(dict(message, content=[full], stop_reason=stop)).encode())
-        events = [
-            ("message_start", {"message": message}),
-            ("content_block_start", {"index": 0, "content_block": block}),
-            ("content_block_delta", {"index": 0, "delta": delta}),
-            ("content_block_stop", {"index": 0}),
-            ("message_delta", {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 1}}),
-            ("message_stop", {}),
-        ]
-        body = "".join(f"event: {name}\ndata: {json.dumps(dict(data, type=name))}\n\n" for name, data in events)
-        self.answer(body.encode(), "text/event-stream")
+def add(text, **more):
+    return call("call_tool_write", "add_note", "write", args={"text": text}, **more)
 
 
-class Responses(http.server.BaseHTTPRequestHandler):
-    """The same for Codex, which speaks to its model otherwise."""
+STEPS = [
+    call("call_tool_read", "list_notes", "read"),
+    add("approved"),
+    add("rejected"),
+    add("silence"),
+    # The plan of the call before has ended by then.
+    add("silence", wait=7, confirm_token="TOKEN", yes=True),
+]
 
-    tool = None
-    results = []
+# It starts and never says a word.
+HANGS = '\n[upstreams.hangs]\ncommand = "sleep"\nargs = ["600"]\n'
 
-    def log_message(self, *_):
-        pass
+# Long enough for a person who is a program, short enough for a test.
+CONFIRM = '[confirm]\nhold = "5s"\nttl = "6s"\nstrength = { write = "human", destructive = "human" }\n'
 
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
-        Responses.results += [item for item in request.get("input", []) if item.get("type") == "function_call_output"]
-        groups = [tool["name"] for tool in request.get("tools", []) if "countersign" in tool.get("name", "")]
-        if Responses.tool and groups:
-            item = {
-                "type": "function_call", "id": "fc_1", "call_id": f"call_{Responses.tool}", "namespace": groups[0],
-                "name": Responses.tool, "arguments": json.dumps(ARGS),
-            }
-            Responses.tool = None
-        else:
-            item = {
-                "type": "message", "id": "msg_1", "role": "assistant",
-                "content": [{"type": "output_text", "text": "done"}],
-            }
-        usage = {
-            "input_tokens": 1, "input_tokens_details": None, "output_tokens": 1, "output_tokens_details": None,
-            "total_tokens": 2,
-        }
-        events = [
-            ("response.created", {"response": {"id": "resp_1"}}),
-            ("response.output_item.done", {"output_index": 0, "item": item}),
-            ("response.completed", {"response": {"id": "resp_1", "usage": usage}}),
-        ]
-        body = "".join(f"event: {name}\ndata: {json.dumps(dict(data, type=name))}\n\n" for name, data in events)
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
+# Copilot CLI declines a form by itself when it runs headless: then the call waits for a person elsewhere, like the others'.
+FORM = '[confirm]\nhold = "5s"\nttl = "6s"\n'
+
+# The host's own dialog would do, if somebody were there to answer it.
+DIALOG = '[confirm]\nhold = "2s"\n'
 
 
-class Scene:
-    """A home of its own, with hosts that have one server each."""
-
-    def __init__(self, countersign, folder):
-        self.countersign = countersign
-        self.folder = pathlib.Path(folder)
-        self.home, self.project = self.folder / "home", self.folder / "project"
-        self.codex = self.folder / "codex"
-        for one in (self.home, self.project, self.codex):
-            one.mkdir(parents=True, exist_ok=True)
-        server = self.folder / "echo-server"
-        if not server.exists():
-            server.symlink_to(countersign)
-        entry = {"type": "stdio", "command": str(server), "args": ["bench-echo"], "env": {}}
-        (self.home / ".claude.json").write_text(json.dumps({"numStartups": 3, "mcpServers": {"echo": entry}}, indent=2))
-        (self.codex / "config.toml").write_text(
-            f'# mine\n[mcp_servers.echo]\ncommand = "{server}"\nargs = ["bench-echo"]\n'
-        )
-        # What the machine's own tools need, and nothing that tells a host who we are.
-        self.env = {
-            "HOME": str(self.home), "CODEX_HOME": str(self.codex), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "ENABLE_TOOL_SEARCH": "false",
-        }
-
-    def run(self, *words, timeout=120, **more):
-        env = dict(self.env, **more.pop("env", {}))
-        return subprocess.run(
-            [str(word) for word in words], cwd=self.project, env=env, text=True, capture_output=True, timeout=timeout,
-            stdin=subprocess.DEVNULL, **more,
-        )
-
-    def rows(self):
-        config = self.home / ".config/countersign/countersign.toml"
-        listed = self.run(self.countersign, "activity", "list", "--config", config, "--json")
-        return json.loads(listed.stdout)["data"]["activities"]
+def decide(scene, stop):
+    """The person: approves what is called so, rejects what is called so, takes longer than a call waits, and says nothing to the rest."""
+    done, first_seen = set(), {}
+    while not stop.is_set():
+        try:
+            plans = scene.data("plans", "list").get("plans", [])
+        except Failed:
+            plans = []
+        for plan in plans:
+            text = json.dumps(plan)
+            if plan["plan_id"] in done or plan["state"] != "pending":
+                continue
+            seen = first_seen.setdefault(plan["plan_id"], time.time())
+            for word, command, after in (('"approved"', "approve", 0), ('"rejected"', "reject", 0), ('"later"', "approve", LATER)):
+                if time.time() < seen + after:
+                    continue
+                if word in text or word in json.dumps(scene.data("plans", "show", plan["plan_id"])):
+                    scene.ours(command, plan["plan_id"], *(["--yes"] if command == "approve" else []))
+                    done.add(plan["plan_id"])
+        stop.wait(0.3)
 
 
-def claude(scene, program):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    env = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}", "ANTHROPIC_API_KEY": "none"}
-    listed = scene.run(program, "mcp", "list", env=env)
-    if "countersign" not in listed.stdout or "Connected" not in listed.stdout:
-        fail(f"`claude mcp list` does not see us: {listed.stdout} {listed.stderr}")
-    say("claude mcp list: " + " ".join(line for line in listed.stdout.splitlines() if line.startswith("countersign")))
-    before = len(scene.rows())
-    # Nobody is there to be asked: what runs is what `init --permissions` allowed.
-    ran = scene.run(program, "-p", "go", "--output-format", "json", env=env)
-    wanted = {f"mcp__countersign__call_tool_{kind}" for kind in ("read", "write", "destructive")}
-    if not wanted <= Model.offered:
-        fail(f"Claude Code did not offer our tools: {sorted(Model.offered)}\n{ran.stdout}\n{ran.stderr}")
-    if not any(ECHO in json.dumps(result, ensure_ascii=False) for result in Model.results):
-        fail(f"Claude Code got no echo: {Model.results}\n{ran.stdout}\n{ran.stderr}")
-    witness(scene, before, "Claude Code")
-    before = len(scene.rows())
-    Model.tool = "mcp__countersign__call_tool_destructive"
-    # Also where every permission is bypassed: a rule that asks comes first. (It wants to hear that nothing can be broken here.)
-    for mode in ("default", "bypassPermissions"):
-        Model.results = []
-        ran = scene.run(
-            program, "-p", "go", "--permission-mode", mode, "--output-format", "json", env=dict(env, IS_SANDBOX="1")
-        )
-        if not any(result.get("is_error") and "permission" in json.dumps(result) for result in Model.results):
-            fail(f"Claude Code does not ask before a destructive call ({mode}): {Model.results}\n{ran.stdout}\n{ran.stderr}")
-    server.shutdown()
-    if len(scene.rows()) != before:
-        fail(f"a call nobody allowed came through: {scene.rows()[0]}")
-    say("Claude Code looks without asking, and asks before what destroys, also where permissions are bypassed")
+def prepare(scene, confirm=CONFIRM):
+    """The host has one server, and a file that server writes to."""
+    (scene.folder / "notes.txt").write_text("first\n")
+    scene.take_over("notes", notes_server(scene), confirm, HANGS)
 
 
-def codex(scene, program):
-    before = len(scene.rows())
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Responses)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    provider = f'{{name="loopback", base_url="http://127.0.0.1:{server.server_port}/v1", wire_api="responses"}}'
-    settings = ['model="scripted"', 'model_provider="loopback"', f"model_providers.loopback={provider}"]
-    child = subprocess.Popen(
-        [program, "app-server", *(word for setting in settings for word in ("-c", setting))], cwd=scene.project, env=scene.env, text=True, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )
-    timer = threading.Timer(120, child.kill)
-    timer.start()
-    number, questions = 0, []
-
-    def ask(method, params, until=None):
-        nonlocal number
-        number += 1
-        child.stdin.write(json.dumps({"id": number, "method": method, "params": params}) + "\n")
-        child.stdin.flush()
-        result = None
-        for line in child.stdout:
-            reply = json.loads(line)
-            if reply.get("id") == number and "method" not in reply:
-                if "error" in reply:
-                    fail(f"{method}: {reply['error']}")
-                result = reply["result"]
-            if "id" in reply and "method" in reply:
-                # A question of the host to its person: nobody is here, so no.
-                questions.append(reply)
-                child.stdin.write(json.dumps({"id": reply["id"], "result": {"action": "decline"}}) + "\n")
-                child.stdin.flush()
-            if result is not None and until in (None, reply.get("method")):
-                return result
-        fail(f"{method}: codex closed the line")
-
-    def turn(thread, tool):
-        Responses.tool, Responses.results = tool, []
-        questions.clear()
-        ask("turn/start", {"threadId": thread, "input": [{"type": "text", "text": "go"}]}, until="turn/completed")
-        return json.dumps(Responses.results, ensure_ascii=False)
-
+def ended(scene, program, steps, more=(), notes="first\napproved\n", anchor="call_tool_read"):
+    """One headless run of a host's agent loop over these steps: the script, and what there is to say about a failure."""
+    script = model.Script(steps, anchor)
+    server = model.serve(script)
+    stop = threading.Event()
+    person = threading.Thread(target=decide, args=(scene, stop))
+    person.start()
     try:
-        ask("initialize", {"clientInfo": {"name": "test", "version": "1"}, "capabilities": {"experimentalApi": True}})
-        child.stdin.write(json.dumps({"method": "initialized"}) + "\n")
-        child.stdin.flush()
-        status = ask("mcpServerStatus/list", {})
-        ours = [server for server in status["data"] if server["name"] == "countersign"]
-        if not ours or "call_tool_read" not in json.dumps(ours[0]["tools"]):
-            fail(f"Codex does not list our tools: {status}")
-        if len(status["data"]) != 1:
-            fail(f"Codex has more than one server: {[server['name'] for server in status['data']]}")
-        say(f"codex lists {len(ours[0]['tools'])} tools of countersign")
-        thread = ask("thread/start", {"cwd": str(scene.project)})["thread"]["id"]
-        called = ask("mcpServer/tool/call", {
-            "threadId": thread, "server": "countersign", "tool": "call_tool_read", "arguments": ARGS,
-        })
-        if ECHO not in json.dumps(called, ensure_ascii=False):
-            fail(f"Codex got no echo: {called}")
-        # Its whole agent loop, under the rules `init --permissions` wrote.
-        told = turn(thread, "call_tool_read")
-        if ECHO not in told or questions:
-            fail(f"Codex does not look without asking: {told} {questions}")
-        told = turn(thread, "call_tool_destructive")
-        if "rejected" not in told or [one["method"] for one in questions] != ["mcpServer/elicitation/request"]:
-            fail(f"Codex does not ask before a destructive call: {told} {questions}")
-        if "persist" in questions[0]["params"]["_meta"]:
-            fail(f"Codex offers to ask no more: {questions}")
-        say("Codex looks without asking, and asks before what destroys, every time")
-        # Rows of reads may follow within 100 ms, and Codex does not ask its servers to end.
-        time.sleep(1)
+        words, env = HOSTS[scene.host].headless(scene, program, f"http://127.0.0.1:{server.server_port}")
+        ran = scene.run(*words, *more, env=env)
+        if script.at == 0:
+            # On a machine with much to do Codex begins its turn before its servers are up.
+            ran = scene.run(*words, *more, env=env)
     finally:
-        timer.cancel()
+        stop.set()
+        person.join()
         server.shutdown()
-        child.stdin.close()
-        child.terminate()
-        child.wait(timeout=20)
-    witness(scene, before, "Codex")
+    told = f"\n{script.log}\n{script.results}\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
+    if script.at < len(steps):
+        raise Failed(f"stopped at step {script.at} of {len(steps)}{told}")
+    if (written := (scene.folder / "notes.txt").read_text()) != notes:
+        raise Failed(f"the upstream was called otherwise: {written!r}{told}")
+    principals = {row["principal"] for row in scene.rows() if row["kind"] == "call"}
+    wanted = f"{scene.host}@ada:"
+    if not principals or not all(one.startswith(wanted) for one in principals):
+        raise Failed(f"rows are of {principals}, not of {wanted}")
+    return script, told
 
 
-def witness(scene, before, host):
+def expect(script, told, wanted):
+    """What the model has to have read of each answer: `(what, parts…)`, in the order of the steps."""
+    # A host may tell its model about the last answer only when it is asked again.
+    results = script.results + [""] * len(wanted)
+    for result, (what, *parts) in zip(results, wanted):
+        if missing := [part for part in parts if part not in result]:
+            raise Failed(f"{what}: {missing} not in {result}{told}")
+
+
+def expect_codes(scene, *wanted):
+    codes = [row.get("code") for row in scene.rows()]
+    for code in wanted:
+        if code not in codes:
+            raise Failed(f"no row has {code}: {codes}")
+
+
+def play(scene, program):
+    """All steps."""
+    script, told = ended(scene, program, STEPS)
+    expect(script, told, [
+        ("read", "first"), ("write", "approved"), ("reject", "was rejected"), ("silence", "confirm_token"), ("expiry", "has expired"),
+    ])
+    expect_codes(scene, "E_APPROVAL_REJECTED", "E_CONFIRM_TOKEN_EXPIRED")
+    return script
+
+
+def one(countersign, folder, name, program):
+    scene = Scene(countersign, folder, name)
+    prepare(scene, FORM if name == "copilot" else CONFIRM)
+    script = play(scene, program)
+    scene.take_back()
+    ours = sum("call_tool_" in tool for tool in script.offered)
+    return f"listed ({ours} call tools), read, wrote what a person approved, was rejected, heard silence, came too late"
+
+
+def page(countersign, folder, name, program):
+    """Copilot CLI declares that it opens pages and fails the whole call when it is asked to. So it is not asked: where only a person with a
+    credential may agree, its calls are held open like those of every other host, and the steps come out the same."""
+    scene = Scene(countersign, folder, f"{name}-page", name)
+    prepare(scene)
+    play(scene, program)
+    return "a plan for the page holds the call: approved, rejected, silent and late as in every other host, and nothing ran twice"
+
+
+# What makes a host answer dialogs in its person's place, and what it then answers.
+ALONE = {"codex": (["--dangerously-bypass-approvals-and-sandbox"], "accept"), "copilot": ([], "decline")}
+
+
+def alone(countersign, folder, name, program):
+    """A host that answers its dialog by itself decides nothing, however often it does: no approval, no rejection, no pause."""
+    scene = Scene(countersign, folder, f"{name}-alone", name)
+    prepare(scene, DIALOG)
+    more, wanted = ALONE[name]
+    texts = ["one", "two", "three", "four"]
+    script, told = ended(scene, program, [*map(add, texts), STEPS[0]], more, notes="first\n")
+    for result in script.results[:4]:
+        if "confirm_token" not in result or "by itself" not in result:
+            raise Failed(f"not a clear pending answer: {result}{told}")
     rows = scene.rows()
-    done = [row for row in rows if row.get("tool") == "echo" and row["status"] == "success"]
-    if len(rows) <= before or not done:
-        fail(f"the ledger has no row of {host}'s call: {rows}")
-    say(f"{host} called a tool through us: ledger row {done[0]['id']}")
+    answers = [row["detail"].get("answer") for row in rows if row.get("detail", {}).get("action") == "automatic"]
+    codes = [row["code"] for row in rows if row.get("code")]
+    states = [plan["state"] for plan in scene.data("plans", "list")["plans"]]
+    if answers != [wanted] * 4 or codes or any(row.get("approval") for row in rows) or states != ["pending"] * 4:
+        raise Failed(f"answers {answers}, codes {codes}, plans {states}{told}")
+    return f"four dialogs answered by itself ({wanted}): recorded as automatic, four plans wait, nothing is paused"
 
 
-def by_hand(scene, program):
+# Permissions for the hosts, because `init` wrote rules for the router's tools only.
+DIRECT = {
+    "claude-code": ["--allowedTools", "mcp__countersign"], "gemini": ["--approval-mode", "yolo"], "opencode": [],
+}
+# A person who takes longer than a call waits, in seconds.
+LATER = 6
+
+
+def direct_scene(countersign, folder, name, part, more=""):
+    scene = Scene(countersign, folder, f"{name}-{part}", name)
+    (scene.folder / "notes.txt").write_text("first\n")
+    scene.take_over("notes", notes_server(scene), '[confirm]\nhold = "5s"\nstrength = { write = "human" }\n', more)
+    scene.config.write_text(scene.config.read_text().replace("[gateway]\n", '[gateway]\nsurface = "direct"\n', 1))
+    return scene
+
+
+def direct_play(scene, program, steps, wanted, notes):
+    script, told = ended(scene, program, steps, DIRECT[scene.host], notes, steps[0]["tool"])
+    expect(script, told, wanted)
+    for step, result in zip(steps, script.results):
+        # The one answer that breaks its schema shows that this host checks, and in which words.
+        if ("output schema" in result) != ("misfit" in step["args"]):
+            raise Failed(f"{step}: the host's own check of the output schema: {result}{told}")
+
+
+def direct(countersign, folder, name, program):
+    """The direct surface, with tools that declare an `outputSchema`: whatever we answer in a tool's place reaches the model."""
+    scene = direct_scene(countersign, folder, name, "direct")
+    read = {"tool": "notes__list_notes", "args": {}}
+
+    def note(text, wait=0, **ours):
+        args = {"text": text, **({"countersign": ours} if ours else {})}
+        return {"tool": "notes__add_note", "wait": wait, "args": args}
+
+    late = note("later", wait=LATER, confirm_token="TOKEN", yes=True)
+    steps = [
+        read, note("looked", mode="plan"), note("refused", mode="ask"), note("approved"), note("rejected"), note("later"), late, read,
+    ]
+    wanted = [
+        ("result of a read", "first"), ("preview", "review", "othing"), ("refusal by mode", "E_MODE_ASK"),
+        ("hold, approved", "first", "approved"), ("hold, rejected", "E_APPROVAL_REJECTED", "was rejected"),
+        ("hold, nobody there", "confirm_token"), ("result with the token", "first", "approved", "later"),
+    ]
+    direct_play(scene, program, steps, wanted, "first\napproved\nlater\n")
+    expect_codes(scene, "E_MODE_ASK", "E_APPROVAL_REJECTED")
+    return "tools with an outputSchema: a result, a preview, two refusals, a hold that was approved, one that came back with its token"
+
+
+def bare(countersign, folder, name, program):
+    """With `prefix = false` a tool that never asks keeps its `outputSchema`: its results fit it, and a refusal needs no fit. A result
+    of the server that does not fit is refused by the host: it does check."""
+    more = 'prefix = false\n\n[[rules]]\nmatch = "notes:list_notes"\nlimit = "2/min"\n'
+    scene = direct_scene(countersign, folder, name, "bare", more)
+    read = {"tool": "list_notes", "args": {}}
+    steps = [read, dict(read, args={"misfit": True}), read, read]
+    wanted = [("result", "first"), ("misfit", "does not match the tool's output schema"), ("refusal", "E_LIMIT_EXCEEDED")]
+    direct_play(scene, program, steps, wanted, "first\n")
+    expect_codes(scene, "E_LIMIT_EXCEEDED")
+    return "a listed outputSchema: a result and a refusal reach the model, a result that breaks it does not"
+
+
+def by_hand(countersign, folder, _name, program):
     """The guide's own command, with the paths of this scene."""
-    guide = (pathlib.Path(__file__).parents[2] / "docs/guide/gateway.md").read_text()
+    scene = Scene(countersign, folder, "by-hand")
+    guide = (HERE.parents[1] / "docs/guide/gateway.md").read_text()
     said = next(line for line in guide.splitlines() if line.startswith("claude mcp add "))
     config = scene.project / "countersign.toml"
     config.write_text('[gateway]\nmode = "ask"\n')
@@ -303,31 +254,58 @@ def by_hand(scene, program):
     added = scene.run(*words)
     listed = scene.run(program, "mcp", "list")
     if added.returncode != 0 or not any("countersign" in line and "Connected" in line for line in listed.stdout.splitlines()):
-        fail(f"`{said}`: {added.stdout}{added.stderr}{listed.stdout}{listed.stderr}")
-    say(f"by hand: {said}")
+        raise Failed(f"`{said}`: {added.stdout}{added.stderr}{listed.stdout}{listed.stderr}")
+    return said
+
+
+def work(jobs, failures):
+    """Two at a time: what takes long in each is waiting."""
+    lock = threading.Lock()
+
+    def next_one():
+        while True:
+            with lock:
+                if not jobs:
+                    return
+                what, play_it, words = jobs.pop(0)
+            started = time.time()
+            try:
+                say(f"{what}: {play_it(*words)}; {time.time() - started:.0f} s")
+            except (Failed, subprocess.TimeoutExpired) as failed:
+                failures.append(what)
+                say(f"FAILED: {what}: {failed}")
+            except Exception as fault:  # a thread's fault must fail the run
+                failures.append(what)
+                say(f"FAILED: {what}: {type(fault).__name__}: {fault}")
+
+    threads = [threading.Thread(target=next_one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def main():
-    countersign, claude_bin, codex_bin, folder = sys.argv[1:]
-    scene = Scene(countersign, folder)
-    made = scene.run(countersign, "init", "--permissions", "--yes")
-    if made.returncode != 0:
-        fail(f"init: {made.stdout}{made.stderr}")
-    claude(scene, claude_bin)
-    codex(scene, codex_bin)
-    doctor = scene.run(countersign, "doctor", "--no-start", "--json", "--config", scene.home / ".config/countersign/countersign.toml")
-    checks = json.loads(doctor.stdout)["data"]["checks"]
-    leads = [check["message"] for check in checks if "leads to countersign" in check["message"]]
-    if len(leads) < 2:
-        fail(f"doctor does not see both hosts: {checks}")
-    undone = scene.run(countersign, "init", "--undo")
-    settings = scene.home / ".claude/settings.json"
-    if undone.returncode != 0 or "echo-server" not in (scene.home / ".claude.json").read_text():
-        fail(f"undo: {undone.stdout}{undone.stderr}")
-    if settings.exists() and "countersign" in settings.read_text():
-        fail(f"undo left rules behind: {settings.read_text()}")
-    say("init --undo gave the hosts back")
-    by_hand(scene, claude_bin)
+    countersign, folder, *programs = sys.argv[1:]
+    programs = dict(program.split("=", 1) for program in programs)
+    failures, jobs = [], []
+    for name, program in programs.items():
+        words = (countersign, folder, name, program)
+        jobs.append((name, one, words))
+        jobs.append((f"{name} in a terminal", screens.one, words))
+        if name in DIRECT:
+            jobs.append((f"{name} on the direct surface", direct, words))
+            jobs.append((f"{name} without a prefix", bare, words))
+        if name == "copilot":
+            jobs.append(("copilot and the page", page, words))
+        if name in ALONE:
+            jobs.append((f"{name} by itself", alone, words))
+    if "claude-code" in programs:
+        jobs.append(("by hand", by_hand, (countersign, folder, "claude-code", programs["claude-code"])))
+        jobs.append(("langchain", adapters.one, (countersign, folder, "langchain", None)))
+        jobs.append(("56 calls", session.one, (countersign, folder, "session", None)))
+    work(jobs, failures)
+    sys.exit(1 if failures else 0)
 
 
 main()

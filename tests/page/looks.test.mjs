@@ -96,7 +96,7 @@ for (const [theme, width] of [["light", 1280], ["dark", 1280], ["light", 390], [
     const context = await web.browser.newContext({ colorScheme: theme, viewport: { width, height: 860 } });
     const page = await context.newPage();
     await page.goto(`${house.url}/`);
-    await page.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+    await page.getByRole("heading", { name: "Sign in to approve" }).waitFor();
     for (const summary of await page.locator("summary").all()) await summary.click();
     if (width > 320) await page.screenshot({ path: path.join(OUT, `signin-${theme}-${width < 600 ? "phone" : "wide"}.png`), fullPage: true });
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth), 0);

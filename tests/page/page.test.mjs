@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { after, before, beforeEach, test } from "node:test";
+import { SHORT_TEXT, TEXT, notEscaped } from "../invisible.mjs";
 import { agent, browse, link, open } from "./scene.mjs";
 
 let house;
@@ -44,7 +45,7 @@ test("who is not signed in sees how to get in, and nothing else", async () => {
   const context = await web.browser.newContext();
   const fresh = await context.newPage();
   await fresh.goto(`${house.url}/plans/pln_01KA4Z7Q3V9M5T2X8R6W0YPQRS`);
-  await fresh.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+  await fresh.getByRole("heading", { name: "Sign in to approve" }).waitFor();
   await fresh.getByText("countersign open").first().waitFor();
   assert.equal(await fresh.locator("nav").count(), 0);
   await context.close();
@@ -61,9 +62,16 @@ test("a link signs in once, and leaves no code in the address", async () => {
   const other = await web.browser.newContext();
   const second = await other.newPage();
   await second.goto(url);
-  await second.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+  await second.getByRole("heading", { name: "Sign in to approve" }).waitFor();
   await second.getByText("That link can't be used").waitFor();
   await other.close();
+});
+
+test("attack_20 the empty inbox says that no change runs on the agent's word, and who agrees", async () => {
+  const told = await page.locator(".empty").innerText();
+  assert.match(told, /Nothing waits for you/);
+  assert.match(told, /By default no change runs on the agent's word alone: you approve here, in the dialog of its host, or with `countersign approve`/);
+  quiet();
 });
 
 test("a plan appears without reload, is counted in the title and said aloud", async () => {
@@ -98,10 +106,40 @@ test("a plan shows who, from which host, why, its difference in colour and every
   quiet();
 });
 
+test("attack_02 what is sent along in _meta is shown with the arguments, hidden characters visible", async () => {
+  const plan = await bot.ask("write", "notes:take_anything", { x: 1 }, "why not", { tenant: "acme\u202eevil", progressToken: "p1" });
+  await openPlan(plan.plan_id);
+  const part = page.locator(".plan-body section", { has: page.getByRole("heading", { name: "Sent with the call (_meta)" }) });
+  const text = await part.textContent();
+  assert.match(text, /tenant/);
+  assert(!text.includes("\u202e") && /acme.*202e.*evil/i.test(text), text);
+  assert(!text.includes("p1"), "a progress token is no part of the plan");
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  quiet();
+});
+
+test("attack_09 a decision is bound to the expiry on the screen, whatever time the plan was given since", async () => {
+  const name = title("bound");
+  const plan = await write(name);
+  await openPlan(plan.plan_id);
+  const shown = plan.confirm_token_expires_at;
+  await new Promise((resolve) => setTimeout(resolve, 1100));
+  const again = await write(name);
+  assert.equal(again.plan_id, plan.plan_id);
+  assert(Date.parse(again.confirm_token_expires_at) > Date.parse(shown), "asked again, it has more time");
+  const sent = page.waitForRequest((request) => request.url().endsWith("/approve"));
+  await press("Approve");
+  assert.equal(Date.parse(JSON.parse((await sent).postData()).expires_at), Date.parse(shown));
+  await state("approved");
+  const kept = (await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan;
+  assert.equal(Date.parse(kept.expires_at), Date.parse(shown));
+  quiet();
+});
+
 test("what its preview forbids can only be rejected", async () => {
   const plan = await bot.ask("destructive", "orders:delete_purchase_order", { number: "PO-1038" });
   await openPlan(plan.plan_id);
-  await page.locator(".decide").getByText("nobody can approve this").waitFor();
+  await page.locator(".decide").getByText("nobody can approve it").waitFor();
   await page.locator(".preview .banner.bad").first().waitFor();
   assert(!(await page.locator(".plan-body").textContent()).includes("BLOCK:"));
   for (const name of ["Approve", "Approve and run"]) assert.equal(await page.getByRole("button", { name, exact: true }).count(), 0, name);
@@ -116,11 +154,11 @@ test("beside texts for people, what is said to programs is folded; what it warns
   const plan = await write(title("for-people"), "new\n", "to see it once");
   await openPlan(plan.plan_id);
   const shown = page.locator(".preview");
-  await shown.getByText("What it says to programs is folded.").waitFor();
+  await shown.getByText("Data for programs is folded.").waitFor();
   assert.equal(await shown.locator(".diff").count(), 1);
   await shown.locator(".banner.warn").getByText("it is late").waitFor();
   assert(!/machine_word|audience/.test(await shown.textContent()), await shown.textContent());
-  await shown.getByRole("button", { name: "Show all it says to programs" }).click();
+  await shown.getByRole("button", { name: "Show all data for programs" }).click();
   assert.match(await shown.textContent(), /machine_word/);
   await press("Reject");
   await state("rejected");
@@ -238,7 +276,7 @@ test("what changed since the last approval of the same tool is shown", async () 
 test("a grant lets calls like it run, is listed with its uses, and ends when revoked", async () => {
   const plan = await bot.ask("write", "notes:move_note", { title: "release-plan", to: "archive" });
   await openPlan(plan.plan_id);
-  await page.getByLabel("Allow calls like this ahead").check();
+  await page.getByLabel("Also allow later calls like this").check();
   await page.getByLabel("to: exactly this value, or any").selectOption("any");
   await page.getByLabel("Uses").fill("3");
   await press("Approve");
@@ -261,7 +299,7 @@ test("a grant lets calls like it run, is listed with its uses, and ends when rev
 test("a type-to-confirm plan offers no grant", async () => {
   const plan = await bot.ask("destructive", "notes:delete_note", { title: "release-plan" });
   await openPlan(plan.plan_id);
-  assert.equal(await page.getByLabel("Allow calls like this ahead").count(), 0);
+  assert.equal(await page.getByLabel("Also allow later calls like this").count(), 0);
   await bot.tool("cancel_plan", { plan_id: plan.plan_id });
   quiet();
 });
@@ -275,7 +313,7 @@ test("similar plans are grouped, every difference shown, one decision each", asy
   assert.match(await group.locator(".group-head").textContent(), /differ in tag/);
   await group.getByRole("link", { name: "Decide together" }).click();
   await page.locator(".one").nth(2).waitFor();
-  assert.match(await page.locator("section", { hasText: "The same for all" }).first().textContent(), /release-plan/);
+  assert.match(await page.locator("section", { hasText: "Shared by all" }).first().textContent(), /release-plan/);
   for (const name of names) await page.locator(".one", { hasText: name }).waitFor();
   const one = (index) => page.locator(`.one[data-plan="${plans[index].plan_id}"]`);
   await one(0).getByLabel("approve").check();
@@ -302,7 +340,7 @@ test("a plan of several steps: each shown whole, one taken out, the rest run in 
   assert.equal(await page.locator(".step .diff").count(), 3);
   await page.getByLabel("Keep Step 2").uncheck();
   assert.equal(await page.getByRole("button", { name: "Approve", exact: true }).isDisabled(), true);
-  await press("Take it out");
+  await press("Remove it");
   await page.waitForFunction(() => document.querySelectorAll(".step").length === 2);
   await press("Approve and run");
   await state("done");
@@ -363,7 +401,7 @@ test("three rejections pause the agent; a person lets it go on from the inbox", 
   assert.equal(code, "E_PRINCIPAL_PAUSED");
   await page.goto(`${house.url}/`);
   await page.locator(".banner", { hasText: "are paused" }).waitFor();
-  await press("Let them go on");
+  await press("Resume");
   await page.locator(".banner", { hasText: "are paused" }).waitFor({ state: "detached" });
   const plan = await write();
   await bot.tool("cancel_plan", { plan_id: plan.plan_id });
@@ -450,8 +488,67 @@ test("hostile strings are inert and whole", async () => {
   await page.goto(`${house.url}/activity?plan_id=${plan.plan_id}`);
   await page.locator(".act").first().waitFor();
   await page.locator(".act a.what").first().click();
-  await page.locator(".story-page").waitFor();
+  await page.locator(".history-page").waitFor();
   assert.equal(await page.evaluate(() => window.hit), undefined);
+  quiet();
+});
+
+test("attack_11 every invisible character is an escape on the page", async () => {
+  const plan = await bot.ask("write", "notes:take_anything", { text: TEXT, lines: `first\n${TEXT}\nlast`, [TEXT]: 1, nested: { deep: [TEXT] } }, SHORT_TEXT, { tenant: TEXT });
+  await row(plan.plan_id).waitFor();
+  await openPlan(plan.plan_id);
+  await page.evaluate(() => document.querySelectorAll(".folds button").forEach((button) => button.click()));
+  const values = page.locator(".arguments").first();
+  const cell = async (name) => (await values.locator("tr").filter({ has: page.locator("th", { hasText: name }) }).locator("td").first().textContent());
+  assert.deepEqual(notEscaped(await page.locator(".reason").first().textContent(), SHORT_TEXT), [], "reason");
+  const places = { value: await cell("text"), "text of several lines": await cell("lines"), nested: await cell("nested"), name: await values.locator("th", { hasText: "<202e:" }).textContent(), _meta: await page.locator(".arguments").last().textContent() };
+  for (const [place, shown] of Object.entries(places)) assert.deepEqual(notEscaped(shown), [], place);
+  await press("Reject");
+  await state("rejected");
+  const written = await write(title("hidden"), `${TEXT}\n`);
+  await openPlan(written.plan_id);
+  assert.deepEqual(notEscaped(await page.locator(".preview .diff").textContent()), [], "difference");
+  await page.getByLabel("Note").fill("no");
+  await press("Reject");
+  await state("rejected");
+  await page.goto(`${house.url}/activity?plan_id=${plan.plan_id}`);
+  await page.locator(".act a.what").first().click();
+  await page.locator(".history-page").waitFor();
+  // The audit log stores `␀` for a NUL.
+  assert.deepEqual(notEscaped(await page.locator(".reason").first().textContent(), SHORT_TEXT.replace("<0:\0>", "")), [], "history");
+  await resume();
+  quiet();
+});
+
+test("a rejection is bound to the plan on the screen", async () => {
+  const plan = await write();
+  await openPlan(plan.plan_id);
+  const sent = page.waitForRequest((request) => request.url().endsWith("/reject"));
+  await press("Reject");
+  await state("rejected");
+  const hash = await page.locator(".fine .mono").nth(1).textContent();
+  assert.match(hash, /^[0-9a-f]{64}$/);
+  assert.equal(JSON.parse((await sent).postData()).plan_hash, hash);
+  await resume();
+  quiet();
+});
+
+test("words and choices of the page come from the gateway's own lists", async () => {
+  const words = await page.evaluate(() => import("/page/vocabulary.js").then((module) => ({ ...module })));
+  await page.goto(`${house.url}/activity`);
+  // Reading the options does not wait for the form by itself.
+  await page.locator("form.filters").waitFor();
+  const options = (label) => page.getByLabel(label, { exact: true }).locator("option").evaluateAll((all) => all.map((one) => one.value).filter((value) => value !== ""));
+  assert.deepEqual(await options("Type"), words.ROW_KINDS);
+  assert.deepEqual(await options("Status"), words.ROW_STATUSES);
+  await page.getByText("More filters").click();
+  assert.deepEqual(await options("Role"), ["agent", "host", "human"]);
+  assert.deepEqual(words.MODES, ["ask", "plan", "execute"]);
+  for (const state of ["pending", "approved", "outcome_unknown"]) assert.ok(words.PLAN_SENTENCES[state].length > 10, state);
+  const plan = await write();
+  await row(plan.plan_id).waitFor({ state: "detached" }).catch(() => {});
+  await page.goto(`${house.url}/`);
+  await row(plan.plan_id).getByText("review and approve").waitFor();
   quiet();
 });
 
@@ -560,8 +657,8 @@ test("activity: every filter narrows, the address holds it, the story of a call 
   await press("Filter");
   await page.waitForURL(/q=delete_note/);
   await page.locator(".act").first().locator("a.what").click();
-  await page.locator(".story-page").waitFor();
-  await page.getByText("The record, whole").click();
+  await page.locator(".history-page").waitFor();
+  await page.getByText("Full record").click();
   await page.locator(".record").getByText("prev hash").waitFor();
   for (const format of ["JSONL", "CSV"]) {
     await page.goto(`${house.url}/activity?status=refused`);
@@ -580,7 +677,7 @@ test("the whole story of an approved call: asked, approved, sent, done", async (
   await state("done");
   await page.goto(`${house.url}/activity?plan_id=${plan.plan_id}`);
   await page.locator(".act a.what").first().click();
-  const story = page.locator(".story .timeline");
+  const story = page.locator(".history .timeline");
   await story.waitFor();
   const text = await story.textContent();
   for (const part of [/waits for a person/, /approved it over page, strength human/, /go ahead/, /ran/]) assert.match(text, part);
@@ -610,6 +707,37 @@ test("tools: what each needs and why; a changed definition is compared and accep
   await press("Accept this definition");
   await page.getByRole("dialog").getByRole("button", { name: "Accept" }).click();
   await page.locator(".plan-title .badge", { hasText: "accepted" }).waitFor();
+  await clear();
+  quiet();
+});
+
+test("tools: a definition that was accepted before is offered with the others, as a set that can be ended", async () => {
+  const changed = path.join(house.room, "notes.json.changed");
+  const lists = async () => {
+    const plan = await write();
+    await openPlan(plan.plan_id);
+    await press("Approve and run");
+    await state("done");
+    await page.goto(`${house.url}/tools/notes%3Amove_note`);
+  };
+  const badge = (text) => page.locator(".plan-title .badge", { hasText: text }).waitFor();
+  fs.rmSync(changed);
+  await lists();
+  await badge("changed");
+  await page.locator(".banner", { hasText: "accepted before: the tool flips between 2 known definitions" }).waitFor();
+  assert.equal(await page.locator(".known-set details").count(), 2);
+  await press("Accept all 2 known definitions");
+  await page.getByRole("dialog").getByRole("button", { name: "Accept" }).click();
+  await badge("1 of 2");
+  fs.writeFileSync(changed, "");
+  await lists();
+  await badge("1 of 2");
+  await press("End the set");
+  await page.getByRole("dialog").getByRole("button", { name: "Accept" }).click();
+  await badge("changed");
+  await press("Accept this definition");
+  await page.getByRole("dialog").getByRole("button", { name: "Accept" }).click();
+  await badge("accepted");
   await clear();
   quiet();
 });
@@ -657,6 +785,7 @@ test("credentials: made with limits, shown once, revoked", async () => {
   await form.getByLabel("Name").fill("ci-agent");
   await form.getByLabel("Only these upstreams").fill("notes");
   await form.getByLabel("Highest mode").selectOption("plan");
+  await form.getByLabel("Its host's dialog may approve").check();
   await press("Create");
   const secret = await page.getByLabel("The secret, shown this once").inputValue();
   assert.match(secret, /^csg_agent_/);
@@ -669,6 +798,7 @@ test("credentials: made with limits, shown once, revoked", async () => {
   await line.waitFor();
   assert.ok(!(await page.content()).includes(secret));
   assert.match(await line.textContent(), /max_mode.*plan/);
+  assert.match(await line.textContent(), /may_vouch.*true/);
   await line.getByRole("button", { name: /Revoke/ }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
   await line.locator(".badge", { hasText: "revoked" }).waitFor();
@@ -713,8 +843,8 @@ test("what agents propose to remember is in the inbox, reworded or rejected by a
   const card = page.locator(`[data-proposal="${id}"]`);
   await page.reload();
   await card.getByText("it broke twice <script>").waitFor();
-  await card.getByText("Reword it before approving").click();
-  await card.getByLabel("What is to be remembered").fill("Releases go out on Tuesdays.");
+  await card.getByText("Edit before approving").click();
+  await card.getByLabel("Text to remember").fill("Releases go out on Tuesdays.");
   // News that draws the list anew takes nothing away from whoever is writing.
   const second = await propose("Backups are taken every night at two.");
   const other = second.data?.proposal_id ?? second.result.structuredContent.data.proposal_id;
@@ -774,8 +904,8 @@ test("a pass phrase is set under Credentials, and with it and a name one signs i
   const context = await web.browser.newContext();
   const fresh = await context.newPage();
   await fresh.goto(`${house.url}/activity`);
-  await fresh.getByRole("heading", { name: "Sign in to decide" }).waitFor();
-  await fresh.getByText("With a pass phrase instead").click();
+  await fresh.getByRole("heading", { name: "Sign in to approve" }).waitFor();
+  await fresh.getByText("Sign in with a pass phrase").click();
   const door = fresh.locator("form", { has: fresh.getByLabel("Pass phrase") });
   const secret = door.getByLabel("Pass phrase");
   assert.equal(await secret.getAttribute("type"), "password");
@@ -803,11 +933,11 @@ test("a human credential opens the page, an agent's does not", async () => {
   const context = await web.browser.newContext();
   const fresh = await context.newPage();
   await fresh.goto(`${house.url}/grants`);
-  await fresh.getByText("With a human credential instead").click();
+  await fresh.getByText("Sign in with a human credential").click();
   const form = fresh.locator("form", { has: fresh.getByLabel("Credential") });
   await form.getByLabel("Credential").fill(make("agent"));
   await form.getByRole("button", { name: "Sign in" }).click();
-  await form.getByText(/the desk is for people/).waitFor();
+  await form.getByText(/only people decide here/).waitFor();
   assert.equal(await fresh.locator("nav").count(), 0);
   await form.getByLabel("Credential").fill(make("human"));
   await form.getByRole("button", { name: "Sign in" }).click();
@@ -844,7 +974,7 @@ test("attack_06 eight tabs share one event stream, and the eighth works like the
 test("signing out ends the session", async () => {
   const other = await web.visit();
   await other.getByRole("button", { name: "Sign out" }).click();
-  await other.getByRole("heading", { name: "Sign in to decide" }).waitFor();
+  await other.getByRole("heading", { name: "Sign in to approve" }).waitFor();
   await other.context().close();
 });
 

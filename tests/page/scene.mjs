@@ -142,14 +142,14 @@ export async function agent(house, headers = { authorization: `Bearer ${house.se
   };
   await send("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test-host", version: "4.2" } });
   await send("notifications/initialized", {}, true);
-  const tool = (name, args) => send("tools/call", { name, arguments: args });
-  const call = async (effect, name, args, more = {}, reason = "because the test says so") => {
-    const result = await tool(`call_tool_${effect}`, { name, args, intent: { operation_type: effect, data_sensitivity: "internal", reason }, ...more });
+  const tool = (name, args, meta) => send("tools/call", { name, arguments: args, ...(meta ? { _meta: meta } : {}) });
+  const call = async (effect, name, args, more = {}, reason = "because the test says so", meta) => {
+    const result = await tool(`call_tool_${effect}`, { name, args, intent: { operation_type: effect, data_sensitivity: "internal", reason }, ...more }, meta);
     return { result, data: result.structuredContent?.data, error: result.structuredContent?.errors?.[0] };
   };
   /** Asks for a plan and gives what the agent holds of it. */
-  const ask = async (effect, name, args, reason) => {
-    const { data, error } = await call(effect, name, args, {}, reason);
+  const ask = async (effect, name, args, reason, meta) => {
+    const { data, error } = await call(effect, name, args, {}, reason, meta);
     if (data?.status !== "confirmation_required") throw new Error(`no plan: ${JSON.stringify({ data, error })}`);
     return { ...data, again: () => call(effect, name, args, { confirm_token: data.confirm_token, yes: true }, reason) };
   };

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import tempfile
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +99,33 @@ def environment(folder: Path) -> dict[str, str]:
     return os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder)}
 
 
+def wait_for_upstream(url: str) -> None:
+    """Lists are answered at once, with what is there; a comparison begins when everything is. A call waits for its server, even
+    one of a tool that nobody has."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "countersign-peer", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "nobody",
+    }
+    params = {"name": "nobody", "arguments": {}, "_meta": meta}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    with contextlib.suppress(urllib.error.HTTPError):
+        urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60).read()
+
+
+def remember(configured: Path, home: Path) -> None:
+    """Has the gateway list its upstream once, as `init` does: clients that list once then see every tool."""
+    command = [COUNTERSIGN, "upstreams", "test", "peer", "--config", str(configured)]
+    subprocess.run(command, check=False, capture_output=True, cwd=home, env=environment(home), timeout=60)
+
+
 @contextlib.contextmanager
 def gateway(peer: dict, log: Path | None = None) -> Iterator[str]:
     """The gateway over HTTP in front of one upstream; gives the URL of its direct surface."""
@@ -119,6 +148,7 @@ def gateway(peer: dict, log: Path | None = None) -> Iterator[str]:
                 # A pipe nobody reads fills up, and then the gateway waits for us.
                 keep = threading.Thread(target=lambda: said.extend(process.stderr), daemon=True)
                 keep.start()
+                wait_for_upstream(url)
                 yield url
             finally:
                 end(process)
@@ -127,9 +157,23 @@ def gateway(peer: dict, log: Path | None = None) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def gateway_command(peer: dict) -> Iterator[list[str]]:
-    """The command that serves one upstream over stdio."""
+def gateway_command(peer: dict, is_known: bool = True) -> Iterator[list[str]]:
+    """The command that serves one upstream over stdio; the gateway has seen it before, or not."""
     with folder() as home:
         configured = configuration(home, peer)
+        if is_known:
+            remember(configured, home)
         # Not `--config`: the Inspector takes a flag of that name for its own, wherever it stands.
+        yield ["env", f"COUNTERSIGN_CONFIG={configured}", f"XDG_CONFIG_HOME={home}", COUNTERSIGN, "serve", "--stdio"]
+
+
+@contextlib.contextmanager
+def governed_command(peer: dict) -> Iterator[list[str]]:
+    """The command that serves one upstream over stdio under its prefix, on the direct surface, with the default rules."""
+    with folder() as home:
+        lines = "\n".join(f"{key} = {json.dumps(item)}" for key, item in peer.items())
+        configured = home / "countersign.toml"
+        store = json.dumps("sqlite:" + str(home / "ledger.db"))
+        configured.write_text(f'[gateway]\nsurface = "direct"\nstore = {store}\n\n[upstreams.peer]\n{lines}\n')
+        remember(configured, home)
         yield ["env", f"COUNTERSIGN_CONFIG={configured}", f"XDG_CONFIG_HOME={home}", COUNTERSIGN, "serve", "--stdio"]

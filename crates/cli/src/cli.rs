@@ -6,37 +6,39 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-use crate::answer::{Answer, Outcome, Trouble};
-use crate::commands::activity::Activity;
+use countersign_telemetry::LogFilter;
+
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::activity::ActivityArgs;
 use crate::commands::approve::Approve;
-use crate::commands::bench::{self, Bench, Echo};
-use crate::commands::call::Call;
-use crate::commands::completions::Completions;
-use crate::commands::demo::Demo;
-use crate::commands::doctor::{self, Doctor};
-use crate::commands::grants::Grants;
-use crate::commands::init::{self, Init};
-use crate::commands::man::Man;
-use crate::commands::memory::Memory;
-use crate::commands::open::Open;
-use crate::commands::pack::{self, Pack};
-use crate::commands::plans::Plans;
-use crate::commands::policy::Policy;
+use crate::commands::bench::{self, BenchArgs, EchoArgs};
+use crate::commands::call::CallArgs;
+use crate::commands::completions::CompletionsArgs;
+use crate::commands::demo::DemoArgs;
+use crate::commands::doctor::{self, DoctorArgs};
+use crate::commands::grants::GrantsArgs;
+use crate::commands::init::{self, InitArgs};
+use crate::commands::man::ManPageArgs;
+use crate::commands::memory::MemoryArgs;
+use crate::commands::open::OpenArgs;
+use crate::commands::pack::{self, PackArgs};
+use crate::commands::plans::PlansArgs;
+use crate::commands::policy::PolicyCommand;
 use crate::commands::reject::Reject;
-use crate::commands::serve::Serve;
-use crate::commands::token::Token;
-use crate::commands::tools::Tools;
-use crate::commands::upstreams::Upstreams;
-use crate::output::{Format, Verbosity, Voice};
+use crate::commands::serve::ServeArgs;
+use crate::commands::token::TokenArgs;
+use crate::commands::tools::ToolsArgs;
+use crate::commands::upstreams::UpstreamsArgs;
+use crate::log::LogFormat;
+use crate::output::{Format, OutputSettings, Verbosity};
 use crate::usage;
 
-/// The whole command line.
 #[derive(Parser, Debug)]
 #[command(
     name = usage::PROGRAM,
     version,
-    about = "Agents draft; a person countersigns",
-    long_about = "Countersign sits between agent hosts and everything their agents can change. Agents draft; a person countersigns.",
+    about = "MCP gateway with human approval: agents draft, a person countersigns",
+    long_about = "Countersign is an MCP gateway between agent hosts and everything their agents can change. Agents draft changes, a person approves them, and an audit log records every call.",
     after_help = "Exit codes: 0 ok, 1 fault, 2 usage, 3 refused, 4 needs confirmation, 5 stopped by drift.",
     disable_help_subcommand = true,
     propagate_version = false
@@ -46,26 +48,39 @@ pub(crate) struct Cli {
     ///
     /// Without it: $COUNTERSIGN_CONFIG, then ./countersign.toml, then countersign/countersign.toml in the platform's
     /// folder for configuration.
-    #[arg(long, global = true, value_name = "PATH", help_heading = "Everywhere")]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Global options")]
     pub(crate) config: Vec<PathBuf>,
 
     /// Print exactly one JSON envelope on stdout
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
 
-    /// When to use colours; NO_COLOR is honoured
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", help_heading = "Everywhere")]
+    /// When to use colours; NO_COLOR is respected
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", help_heading = "Global options")]
     pub(crate) color: Color,
 
-    /// Say on stderr what is inside a fault
-    #[arg(long, short, global = true, help_heading = "Everywhere")]
+    /// Print the cause of a fault on stderr
+    #[arg(long, short, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
+
+    /// Log level on stderr: error, warn, info, debug or trace, or by module (gateway=debug,mcp=trace)
+    ///
+    /// Without it: $COUNTERSIGN_LOG. A gateway logs at warn unless asked otherwise, other commands not at all.
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Global options")]
+    pub(crate) log: Option<LogFilter>,
+
+    /// The format of log lines
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", help_heading = "Global options")]
+    pub(crate) log_format: Option<LogFormat>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
+
+    /// The dotted path of the command, as envelopes name it.
+    #[arg(skip)]
+    pub(crate) path: String,
 }
 
-/// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// Where a terminal shows them
@@ -77,123 +92,97 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Every command.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// See it work, in a minute
+    /// Run a one-minute demonstration
     #[command(after_help = crate::commands::demo::EXAMPLES)]
-    Demo(Demo),
-    /// Bring what your hosts have under countersign, and point them at it
+    Demo(DemoArgs),
+    /// Import the MCP servers of your hosts and point the hosts at the gateway
     #[command(after_help = init::EXAMPLES)]
-    Init(Init),
-    /// See whether everything is as it should be, and how to mend it
+    Init(InitArgs),
+    /// Diagnose the installation and suggest fixes
     #[command(after_help = doctor::EXAMPLES)]
-    Doctor(Doctor),
-    /// Check, explain and test a configuration
+    Doctor(DoctorArgs),
+    /// Check, explain, test and simulate the policy
     Policy {
         #[command(subcommand)]
-        policy: Policy,
+        policy: PolicyCommand,
     },
-    /// Read, export and verify the ledger
-    Activity(Activity),
-    /// See what waits for a person, and what became of it
-    Plans(Plans),
-    /// Look at a plan and agree to it
+    /// Read, export and verify the audit log
+    Activity(ActivityArgs),
+    /// List plans that wait for approval, and what became of others
+    Plans(PlansArgs),
+    /// Review a plan and approve it
     #[command(after_help = crate::commands::approve::EXAMPLES)]
     Approve(Approve),
-    /// Say no to a plan
+    /// Reject a plan
     #[command(after_help = crate::commands::reject::EXAMPLES)]
     Reject(Reject),
-    /// List and revoke approvals given ahead
-    Grants(Grants),
-    /// Run one tool through the gateway, here
-    Call(Call),
+    /// List and revoke grants: approvals given ahead
+    Grants(GrantsArgs),
+    /// Call one tool through the gateway
+    Call(CallArgs),
     /// List, search, compare and accept tools
-    Tools(Tools),
+    Tools(ToolsArgs),
     /// List, test, add and remove upstreams
-    Upstreams(Upstreams),
-    /// Make, list and revoke credentials
-    Token(Token),
-    /// Serve the gateway to agent hosts
+    Upstreams(UpstreamsArgs),
+    /// Create, list and revoke credentials
+    Token(TokenArgs),
+    /// Run the MCP gateway for agent hosts
     #[command(
         after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work\n\nOTEL_EXPORTER_OTLP_ENDPOINT names an OpenTelemetry collector for traces and metrics (docs/guide/telemetry.md)."
     )]
-    Serve(Serve),
-    /// Open the desk in your browser, signed in
+    Serve(ServeArgs),
+    /// Open the approval page in your browser, signed in
     #[command(after_help = crate::commands::open::EXAMPLES)]
-    Open(Open),
-    /// Measure what governing a call costs, against calling directly
+    Open(OpenArgs),
+    /// Measure the overhead of governed calls over direct ones
     #[command(after_help = bench::EXAMPLES)]
-    Bench(Bench),
+    Bench(BenchArgs),
     /// The echo server `bench` measures
     #[command(hide = true)]
-    BenchEcho(Echo),
+    BenchEcho(EchoArgs),
     /// Deploy agent assets from one repository: plan, confirm, apply, roll back
     #[command(
         after_help = "Examples:\n  countersign pack init --git\n  countersign pack preview --diff\n  countersign pack deploy --apply\n  countersign pack rollback --to initial"
     )]
-    Pack(Pack),
+    Pack(PackArgs),
     /// What the project knows: agents propose, people decide
-    Memory(Memory),
-    /// Show which program this is
+    Memory(MemoryArgs),
+    /// Print the version
     #[command(after_help = "Examples:\n  countersign version\n  countersign version --json")]
     Version,
-    /// Print a script that completes our commands in your shell
+    /// Print a shell completion script
     #[command(
         after_help = "Examples:\n  countersign completions bash > countersign.bash\n  countersign completions zsh > _countersign"
     )]
-    Completions(Completions),
-    /// Print or write our manual pages
+    Completions(CompletionsArgs),
+    /// Print or write manual pages
     #[command(after_help = "Examples:\n  countersign man > countersign.1\n  countersign man --out man1")]
-    Man(Man),
-}
-
-impl Command {
-    /// The dotted path of the command, as envelopes name it.
-    pub(crate) fn path(&self) -> &'static str {
-        match self {
-            Command::Init(_) => "init",
-            Command::Doctor(_) => "doctor",
-            Command::Policy { policy } => policy.path(),
-            Command::Activity(activity) => activity.path(),
-            Command::Plans(plans) => plans.path(),
-            Command::Approve(_) => "approve",
-            Command::Reject(_) => "reject",
-            Command::Grants(grants) => grants.path(),
-            Command::Call(call) => call.path(),
-            Command::Tools(tools) => tools.path(),
-            Command::Upstreams(upstreams) => upstreams.path(),
-            Command::Token(token) => token.path(),
-            Command::Serve(_) => "serve",
-            Command::Open(_) => "open",
-            Command::Demo(_) => "demo",
-            Command::Bench(_) => "bench",
-            Command::BenchEcho(_) => "bench-echo",
-            Command::Pack(pack) => pack.name().command,
-            Command::Memory(memory) => memory.path(),
-            Command::Version => "version",
-            Command::Completions(_) => "completions",
-            Command::Man(_) => "man",
-        }
-    }
+    Man(ManPageArgs),
 }
 
 /// A command line that leads to no command: a mistake, or a question about the program itself.
 pub(crate) struct NotRead {
-    /// How to answer.
-    pub(crate) voice: Voice,
-    /// The commands that were understood, dotted.
+    pub(crate) voice: OutputSettings,
     pub(crate) path: String,
     /// The help asked for, or what is wrong.
-    pub(crate) result: Outcome,
+    pub(crate) result: CommandResult,
 }
 
-/// Reads the arguments.
 pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
     let mut tree = Cli::command();
-    let matches = tree.try_get_matches_from_mut(arguments);
-    matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)).map_err(|error| {
-        let hasty = Hasty::of(&tree, arguments);
+    let parsed = tree.try_get_matches_from_mut(arguments).and_then(|mut matches| {
+        let path = dotted_path(&matches);
+        let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
+        cli.path = path;
+        if let Command::Pack(pack) = &cli.command {
+            cli.path = pack.name().command.to_owned();
+        }
+        Ok(cli)
+    });
+    parsed.map_err(|error| {
+        let hasty = PartialArgs::parse(&tree, arguments);
         let words = hasty.words.clone();
         let (called, below) = match words.split_first() {
             // Its first word was put in for whoever calls the program by the pack's own name.
@@ -207,8 +196,18 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
     })
 }
 
+fn dotted_path(matches: &clap::ArgMatches) -> String {
+    let mut names = Vec::new();
+    let mut at = matches.subcommand();
+    while let Some((name, below)) = at {
+        names.push(name);
+        at = below.subcommand();
+    }
+    names.join(".")
+}
+
 /// Help and mistakes as those read them who call the program by the pack's own name.
-fn in_its_own_name(result: Outcome) -> Outcome {
+fn in_its_own_name(result: CommandResult) -> CommandResult {
     match result {
         Ok(mut answer) => {
             answer.text = pack::by_alias(&answer.text);
@@ -217,17 +216,17 @@ fn in_its_own_name(result: Outcome) -> Outcome {
             }
             Ok(answer)
         }
-        Err(Trouble::Usage(mut usage)) => {
+        Err(CommandError::Usage(mut usage)) => {
             usage.message = pack::by_alias(&usage.message);
             usage.next = pack::by_alias(&usage.next);
-            Err(Trouble::Usage(usage))
+            Err(CommandError::Usage(usage))
         }
         Err(trouble) => Err(trouble),
     }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended; all others are mistakes")]
-fn answer(error: &clap::Error, tree: &clap::Command, hasty: &Hasty) -> Outcome {
+fn answer(error: &clap::Error, tree: &clap::Command, hasty: &PartialArgs) -> CommandResult {
     let text = error.render();
     let help = |text: &clap::builder::StyledStr| {
         Ok(Answer::text(text.ansi().to_string()).with("help", text.to_string()))
@@ -241,19 +240,19 @@ fn answer(error: &clap::Error, tree: &clap::Command, hasty: &Hasty) -> Outcome {
         {
             help(&text)
         }
-        _ => Err(Trouble::Usage(usage::usage(error, tree, &hasty.words))),
+        _ => Err(CommandError::Usage(usage::usage(error, tree, &hasty.words))),
     }
 }
 
 /// What can be told of arguments that could not be read: which commands they name and who will read the answer.
-struct Hasty {
+struct PartialArgs {
     words: Vec<String>,
     format: Format,
     color: Color,
 }
 
-impl Hasty {
-    fn of(tree: &clap::Command, arguments: &[OsString]) -> Self {
+impl PartialArgs {
+    fn parse(tree: &clap::Command, arguments: &[OsString]) -> Self {
         let mut hasty = Self { words: Vec::new(), format: Format::Text, color: Color::Auto };
         let mut at = tree;
         let mut rest = arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
@@ -283,8 +282,8 @@ impl Hasty {
         hasty
     }
 
-    fn voice(&self) -> Voice {
-        Voice::new(self.format, self.color, Verbosity::Outside)
+    fn voice(&self) -> OutputSettings {
+        OutputSettings::new(self.format, self.color, Verbosity::Outside)
     }
 }
 

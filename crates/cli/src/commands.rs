@@ -1,4 +1,4 @@
-//! The commands, one file each. A command reads what it needs, asks the rooms below, and gives back an answer.
+//! The commands, one file each. A command reads what it needs, calls the crates below, and returns an answer.
 
 pub(crate) mod activity;
 pub(crate) mod approve;
@@ -24,10 +24,16 @@ pub(crate) mod version;
 
 use crate::cli::{Cli, Command};
 use crate::exit::Exit;
-use crate::output::{self, Voice};
+use crate::log;
+use crate::output::{self, OutputSettings};
 
 /// Runs the command that was typed, prints what it answers, and says how the process ends.
-pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
+pub(crate) fn run(cli: &Cli, voice: OutputSettings) -> Exit {
+    if !matches!(cli.command, Command::Serve(_))
+        && let Err(trouble) = log::start(cli)
+    {
+        return output::finish(voice, &cli.path, Err(trouble));
+    }
     let outcome = match &cli.command {
         // Its envelopes are those of `agentpack`, which it prints itself.
         Command::Pack(args) => return pack::run(args, cli, voice),
@@ -53,5 +59,5 @@ pub(crate) fn run(cli: &Cli, voice: Voice) -> Exit {
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     };
-    output::finish(voice, cli.command.path(), outcome)
+    output::finish(voice, &cli.path, outcome)
 }

@@ -5,14 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign_core::config::{self, Source};
-use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_config::{self as config, Source};
+use countersign_host_config::with_line_ends;
+use countersign_policy::refusal::{Code, NextAction, Refusal};
 use toml_edit::DocumentMut;
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
 use crate::config_file::{self, ConfigFiles};
-use crate::line_ends::with_line_ends;
-use crate::output::{Format, GOOD, Voice, paint, visible};
+use crate::output::{Format, GOOD, OutputSettings, paint, visible};
 use crate::person::{ask, diff};
 use crate::private_file;
 
@@ -20,18 +20,17 @@ use crate::private_file;
 pub(crate) const USUAL: &str = "countersign.toml";
 
 /// The files the command line leads to, or a new one here.
-pub(crate) fn files(given: &[PathBuf]) -> Result<ConfigFiles, Trouble> {
+pub(crate) fn files(given: &[PathBuf]) -> Result<ConfigFiles, CommandError> {
     let found = config_file::find(given)?;
     Ok(found.unwrap_or_else(|| ConfigFiles { sources: vec![Source::new(USUAL, "")], folder: PathBuf::new() }))
 }
 
 /// The names of the upstreams there are.
-pub(crate) fn names(files: &ConfigFiles) -> Result<Vec<String>, Trouble> {
+pub(crate) fn names(files: &ConfigFiles) -> Result<Vec<String>, CommandError> {
     Ok(files.parse()?.upstreams.iter().map(|one| one.id.to_string()).collect())
 }
 
-/// One file before and after.
-pub(crate) struct Change {
+pub(crate) struct ConfigFileChange {
     path: PathBuf,
     before: String,
     after: String,
@@ -42,53 +41,61 @@ pub(crate) fn change(
     files: &ConfigFiles,
     at: usize,
     edit: impl FnOnce(&mut DocumentMut),
-) -> Result<Change, Trouble> {
+) -> Result<ConfigFileChange, CommandError> {
     let source = files.sources.get(at).ok_or_else(none)?;
     let mut document: DocumentMut = source.text.parse().map_err(|error: toml_edit::TomlError| {
         let refusal = Refusal::new(Code::ConfigInvalid, error.message().to_owned());
-        Trouble::refused(refusal, "countersign policy check")
+        CommandError::refused(refusal, "countersign policy check")
     })?;
     edit(&mut document);
     checked(files, at, with_line_ends(&source.text, &document.to_string()))
 }
 
 /// The file at this position with a new text, if the whole is still a configuration.
-pub(crate) fn checked(files: &ConfigFiles, at: usize, after: String) -> Result<Change, Trouble> {
+pub(crate) fn checked(
+    files: &ConfigFiles,
+    at: usize,
+    after: String,
+) -> Result<ConfigFileChange, CommandError> {
     let Some(source) = files.sources.get(at) else { return Err(none()) };
     let mut sources = files.sources.clone();
     if let Some(edited) = sources.get_mut(at) {
         *edited = Source::new(source.name.clone(), after.clone());
     }
     config::parse(&sources).map_err(|found| match files.invalid(&found) {
-        Trouble::Refused(mut refused) => {
+        CommandError::Refused(mut refused) => {
             refused.next = Some("nothing was written; mend what was typed".into());
-            Trouble::Refused(refused)
+            CommandError::Refused(refused)
         }
-        other @ (Trouble::Usage(_) | Trouble::Output(_) | Trouble::Failed(_)) => other,
+        other @ (CommandError::Usage(_)
+        | CommandError::Output(_)
+        | CommandError::Fault(_)
+        | CommandError::Failed(_)) => other,
     })?;
-    Ok(Change { path: PathBuf::from(&source.name), before: source.text.to_string(), after })
+    Ok(ConfigFileChange { path: PathBuf::from(&source.name), before: source.text.to_string(), after })
 }
 
-fn none() -> Trouble {
-    Trouble::refused(Refusal::new(Code::ConfigInvalid, "there is no file to edit"), "name one: --config PATH")
+fn none() -> CommandError {
+    CommandError::refused(
+        Refusal::new(Code::ConfigInvalid, "there is no file to edit"),
+        "name one: --config PATH",
+    )
 }
 
-impl Change {
-    /// The difference, for a person.
+impl ConfigFileChange {
     pub(crate) fn shown(&self) -> String {
         let path = self.path.display().to_string();
         diff::unified((&path, &self.before), (&path, &self.after))
     }
 
-    /// Shows the difference, asks, writes.
     pub(crate) fn settle(
         &self,
         files: &ConfigFiles,
         yes: bool,
-        voice: Voice,
+        voice: OutputSettings,
         done: &str,
         name: &str,
-    ) -> Outcome {
+    ) -> CommandResult {
         let path = self.path.display().to_string();
         let differs = self.shown();
         let asks = !yes && ask::can_ask(voice);
@@ -106,18 +113,32 @@ impl Change {
         }
         if asks && !ask::yes(voice, &format!("Write this to {}?", visible(&path))) {
             let refusal = Refusal::new(Code::ConfirmRequired, format!("`{path}` was left as it is"));
-            return Err(Trouble::refused(refusal, "the same command, and yes"));
+            return Err(CommandError::refused(refusal, "the same command, and yes"));
         }
         write(&files.folder, &self.path, &self.after).map_err(|error| {
-            Trouble::Output(format!("can't write `{path}`: {}", config_file::why(&error)))
+            CommandError::Output(format!("can't write `{path}`: {}", config_file::why(&error)))
         })?;
         let text = format!("{} {}\n", paint(GOOD, done), visible(name));
         Ok(Answer::text(text).with("name", name).with("path", path).with("change", done))
     }
 }
 
-/// Writes the whole file aside and then puts it in place: whoever reads sees the old one or the new one. A link stays a link.
+/// Which mode a file gets when it is written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileMode {
+    /// The one it had; a new file is this account's alone.
+    Kept,
+    /// This account's alone, whatever it was: a secret is in it.
+    Private,
+}
+
+/// Writes the whole file beside the old one and renames it: a reader sees the old one or the new one. A link stays a link.
 pub(crate) fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
+    write_as(folder, path, text, FileMode::Kept)
+}
+
+/// The same, with the mode it shall have.
+pub(crate) fn write_as(folder: &Path, path: &Path, text: &str, mode: FileMode) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|one| !one.as_os_str().is_empty()).unwrap_or(folder);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -128,12 +149,12 @@ pub(crate) fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
         return written;
     }
     let kept = match fs::metadata(&path) {
-        Ok(meta) => fs::set_permissions(&aside, meta.permissions()),
-        Err(_) => Ok(()),
+        Ok(meta) if mode == FileMode::Kept => fs::set_permissions(&aside, meta.permissions()),
+        Ok(_) | Err(_) => Ok(()),
     };
     let placed = written.and(kept).and_then(|()| fs::rename(&aside, &path));
     if placed.is_err() {
-        // What stands aside helps nobody; the error tells more.
+        // The temporary file is of no use; the error says more.
         let _ = fs::remove_file(&aside);
     }
     placed

@@ -1,16 +1,16 @@
 //! The configuration's files: where they are looked for, how they are read, and what `${…}` in them stands for.
-//! What they mean is the law's; here they are only brought to it.
+//! The `config` crate parses and checks them.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign_core::config::{self, Config, Diagnostic, Origin, Reference, Source};
-use countersign_core::ids::Secret;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_config::{self as config, Config, Diagnostic, Origin, Reference, Source};
+use countersign_policy::ids::Secret;
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::json;
 
-use crate::answer::{Refused, Trouble};
+use crate::command_result::{CommandError, Refused};
 use crate::environment;
 use crate::output::{counts, diagnostic};
 
@@ -21,8 +21,7 @@ const LONGEST: u64 = 8 << 20;
 /// No secret is that long.
 const LONGEST_SECRET: u64 = 64 << 10;
 
-/// Configuration files as they were read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ConfigFiles {
     /// Name and text of each, in the order in which later ones win.
     pub(crate) sources: Vec<Source>,
@@ -37,7 +36,7 @@ fn places() -> Vec<PathBuf> {
 }
 
 /// The files the command line and the environment lead to; none if there is no configuration anywhere.
-pub(crate) fn find(given: &[PathBuf]) -> Result<Option<ConfigFiles>, Trouble> {
+pub(crate) fn find(given: &[PathBuf]) -> Result<Option<ConfigFiles>, CommandError> {
     if !given.is_empty() {
         return read(given).map(Some);
     }
@@ -55,21 +54,20 @@ pub(crate) fn looked_for() -> String {
 }
 
 /// The files, for a command that can't do without.
-pub(crate) fn require(given: &[PathBuf]) -> Result<ConfigFiles, Trouble> {
+pub(crate) fn require(given: &[PathBuf]) -> Result<ConfigFiles, CommandError> {
     find(given)?.ok_or_else(|| {
         let message = format!("there is no configuration: looked for {}", looked_for());
         let refusal = Refusal::new(Code::ConfigInvalid, message).because("config_unreadable");
-        Trouble::refused(refusal, format!("write {NAME} here, or name a file: --config PATH"))
+        CommandError::refused(refusal, format!("write {NAME} here, or name a file: --config PATH"))
     })
 }
 
-/// Reads files by their names.
-pub(crate) fn read(paths: &[PathBuf]) -> Result<ConfigFiles, Trouble> {
+pub(crate) fn read(paths: &[PathBuf]) -> Result<ConfigFiles, CommandError> {
     let sources = paths.iter().map(|path| {
         let text = read_text(path, LONGEST).map_err(|why| unreadable(path, &why))?;
         Ok(Source::new(path.display().to_string(), text))
     });
-    let sources = sources.collect::<Result<_, Trouble>>()?;
+    let sources = sources.collect::<Result<_, CommandError>>()?;
     Ok(ConfigFiles { sources, folder: folder_of(paths.iter().find(|path| !is_preset(path))) })
 }
 
@@ -84,10 +82,10 @@ fn folder_of(path: Option<&PathBuf>) -> PathBuf {
     path.and_then(|path| path.parent()).map(Path::to_path_buf).unwrap_or_default()
 }
 
-fn unreadable(path: &Path, why: &str) -> Trouble {
+fn unreadable(path: &Path, why: &str) -> CommandError {
     let message = format!("can't read `{}`: {why}", path.display());
     let refusal = Refusal::new(Code::ConfigInvalid, message).because("config_unreadable");
-    Trouble::refused(refusal, "name a file that can be read: --config PATH")
+    CommandError::refused(refusal, "name a file that can be read: --config PATH")
 }
 
 /// A file's text, or why there is none.
@@ -122,12 +120,21 @@ impl ConfigFiles {
     }
 
     /// The typed configuration, for commands that are not about its mistakes.
-    pub(crate) fn parse(&self) -> Result<Config, Trouble> {
-        config::parse(&self.sources).map_err(|found| self.invalid(&found))
+    pub(crate) fn parse(&self) -> Result<Config, CommandError> {
+        let config = config::parse(&self.sources).map_err(|found| self.invalid(&found))?;
+        Ok(self.placed(config))
     }
 
-    /// The configuration's mistakes as a refusal.
-    pub(crate) fn invalid(&self, found: &[Diagnostic]) -> Trouble {
+    /// A configuration whose rules know where relative paths and `~` begin.
+    pub(crate) fn placed(&self, config: Config) -> Config {
+        // An empty path means here, and only `.` can be made absolute.
+        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
+        let folder = std::path::absolute(folder).ok();
+        let home = environment::home().and_then(|home| home.to_str().map(str::to_owned));
+        config.placed(folder.as_deref().and_then(Path::to_str), home)
+    }
+
+    pub(crate) fn invalid(&self, found: &[Diagnostic]) -> CommandError {
         let message = format!("the configuration can't be used: {}", counts(found));
         let refusal = Refusal::new(Code::ConfigInvalid, message).with("diagnostics", json!(found));
         let mut refused = Refused::from(refusal);
@@ -137,17 +144,15 @@ impl ConfigFiles {
     }
 
     /// The same files as they are now.
-    pub(crate) fn again(&self) -> Result<Self, Trouble> {
+    pub(crate) fn reread(&self) -> Result<Self, CommandError> {
         let paths: Vec<PathBuf> = self.sources.iter().map(|source| PathBuf::from(&source.name)).collect();
         read(&paths)
     }
 
-    /// The files' names.
     pub(crate) fn names(&self) -> Vec<String> {
         self.sources.iter().map(|source| source.name.clone()).collect()
     }
 
-    /// What a reference stands for.
     pub(crate) fn look_up(&self, reference: &Reference) -> Result<Secret, String> {
         let text = match reference.origin {
             Origin::Env => environment::variable(&reference.name).ok_or("it is not set")?,
@@ -177,7 +182,7 @@ fn keyring_file(name: &str) -> Result<PathBuf, String> {
 }
 
 /// What the keyring has under a name; nothing of it where it can't be read.
-pub(crate) fn kept(name: &str) -> Option<Secret> {
+pub(crate) fn keyring_secret(name: &str) -> Option<Secret> {
     let path = environment::config_folder()?.join("countersign").join("keyring").join(name);
     let there = path.symlink_metadata().is_ok();
     there.then(|| Secret::new(keyring_file(name).and_then(|path| read_secret(&path)).unwrap_or_default()))

@@ -3,6 +3,8 @@
 use std::env;
 use std::path::PathBuf;
 
+use countersign_host_config::{HostEnvironment, Os};
+
 /// A variable that is set to something; none if it is unset, empty or not Unicode.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())
@@ -23,68 +25,8 @@ pub(crate) fn temporary() -> PathBuf {
     env::temp_dir()
 }
 
-/// A variable that holds a path.
 pub(crate) fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from)
-}
-
-/// The kinds of systems that differ in where things are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Os {
-    /// Linux and other systems that follow XDG.
-    Linux,
-    /// macOS.
-    Mac,
-    /// Windows.
-    Windows,
-}
-
-impl Os {
-    /// This one.
-    pub(crate) const HERE: Self = if cfg!(windows) {
-        Self::Windows
-    } else if cfg!(target_os = "macos") {
-        Self::Mac
-    } else {
-        Self::Linux
-    };
-
-    /// The person's home, by the variables of such a system.
-    pub(crate) fn home(self, path: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-        match self {
-            Self::Windows => path("USERPROFILE"),
-            Self::Linux | Self::Mac => path("HOME"),
-        }
-    }
-
-    /// The folder for the configuration of programs, by the variables of such a system.
-    pub(crate) fn config_folder(self, path: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-        let home = || self.home(path);
-        match self {
-            Self::Windows => {
-                path("APPDATA").or_else(|| home().map(|home| home.join("AppData").join("Roaming")))
-            }
-            Self::Mac => home().map(|home| home.join("Library").join("Application Support")),
-            // The XDG specification says to ignore a relative one.
-            Self::Linux => path("XDG_CONFIG_HOME")
-                .filter(|path| path.is_absolute())
-                .or_else(|| home().map(|home| home.join(".config"))),
-        }
-    }
-
-    /// The folder for the state of programs, by the variables of such a system.
-    pub(crate) fn state_folder(self, path: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-        let home = || self.home(path);
-        match self {
-            Self::Windows => {
-                path("LOCALAPPDATA").or_else(|| home().map(|home| home.join("AppData").join("Local")))
-            }
-            Self::Mac => home().map(|home| home.join("Library").join("Application Support")),
-            Self::Linux => path("XDG_STATE_HOME")
-                .filter(|path| path.is_absolute())
-                .or_else(|| home().map(|home| home.join(".local").join("state"))),
-        }
-    }
 }
 
 /// The platform's folder for what programs keep about their own state.
@@ -92,7 +34,6 @@ pub(crate) fn state_folder() -> Option<PathBuf> {
     Os::HERE.state_folder(&path)
 }
 
-/// The person's home.
 pub(crate) fn home() -> Option<PathBuf> {
     Os::HERE.home(&path)
 }
@@ -100,4 +41,9 @@ pub(crate) fn home() -> Option<PathBuf> {
 /// The platform's folder for the configuration of programs.
 pub(crate) fn config_folder() -> Option<PathBuf> {
     Os::HERE.config_folder(&path)
+}
+
+/// What hosts derive their paths from; none where there is no home folder.
+pub(crate) fn hosts(project: PathBuf) -> Option<HostEnvironment> {
+    HostEnvironment::new(Os::HERE, path, project)
 }

@@ -2,27 +2,20 @@
 
 use std::process::ExitCode;
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 
-/// The exit codes of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It went well.
     Ok,
-    /// Something is broken.
     Fault,
-    /// The command line can't be read.
     Usage,
-    /// The law said no.
     Refused,
-    /// Somebody has to agree first.
     NeedsConfirmation,
     /// What was reviewed is not what is there any more.
     Drift,
 }
 
 impl Exit {
-    /// The number.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Exit::Ok => 0,
@@ -42,7 +35,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// How a command that was refused ends.
-pub(crate) fn of(refusal: &Refusal) -> Exit {
+pub(crate) fn exit_for(refusal: &Refusal) -> Exit {
     match refusal.code {
         Code::ConfirmRequired
         | Code::ConfirmTokenRequired
@@ -131,7 +124,7 @@ mod tests {
         let check = |code, reason: Option<&'static str>, expect| {
             let refusal = Refusal::new(code, "m");
             let refusal = reason.map_or(refusal.clone(), |reason| refusal.because(reason));
-            assert_eq!(of(&refusal), expect, "{code}");
+            assert_eq!(exit_for(&refusal), expect, "{code}");
         };
         check(Code::ConfirmRequired, None, Exit::NeedsConfirmation);
         check(Code::ConfirmTokenMismatch, None, Exit::Refused);
@@ -140,7 +133,7 @@ mod tests {
         check(Code::ConfigInvalid, None, Exit::Refused);
         // No refusal ever looks like a success or like a mistyped command.
         for code in Code::ALL {
-            assert!(!matches!(of(&Refusal::new(*code, "m")), Exit::Ok | Exit::Usage), "{code}");
+            assert!(!matches!(exit_for(&Refusal::new(*code, "m")), Exit::Ok | Exit::Usage), "{code}");
         }
     }
 }

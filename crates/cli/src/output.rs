@@ -2,9 +2,9 @@
 //! stdout carries the answer and nothing else; refusals, warnings and progress go to stderr.
 
 mod diagnostic;
+mod escaping;
+mod pretty_json;
 mod progress;
-mod safe;
-mod spread;
 mod style;
 mod table;
 mod time;
@@ -12,57 +12,47 @@ mod time;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
-use countersign_core::envelope::Envelope;
+use countersign_policy::envelope::Envelope;
 use serde_json::{Map, Value, json};
 
-pub(crate) use countersign_core::words::plural;
+pub(crate) use countersign_policy::words::plural;
 pub(crate) use diagnostic::{counts, diagnostic};
+pub(crate) use escaping::{shell_word, visible};
+use pretty_json::spread;
 pub(crate) use progress::Progress;
-pub(crate) use safe::{shell_word, visible};
-use spread::spread;
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
 pub(crate) use table::{Column, Table};
-pub(crate) use time::{Zone, exact, shown, span};
+pub(crate) use time::{TimeDisplay, exact, shown, span};
 
-use crate::answer::{Failed, Outcome, Refused, Trouble, Usage};
 use crate::cli::{Cli, Color};
+use crate::command_result::{CommandError, CommandResult, FailedCall, Refused, Usage};
 use crate::exit::{self, Exit};
 
-/// Who reads stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// People, or their pipes.
     Text,
-    /// Programs.
     Json,
 }
 
-/// How much is told about faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verbosity {
-    /// What may be shown to anyone.
     Outside,
-    /// Everything we know.
     Inside,
 }
 
-/// How this process speaks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Voice {
-    /// Who reads stdout.
+pub(crate) struct OutputSettings {
     pub(crate) format: Format,
     color: ColorChoice,
     verbosity: Verbosity,
 }
 
-impl Voice {
-    /// As the command line asks.
-    pub(crate) fn of(cli: &Cli) -> Self {
+impl OutputSettings {
+    pub(crate) fn from_cli(cli: &Cli) -> Self {
         let verbosity = if cli.verbose { Verbosity::Inside } else { Verbosity::Outside };
         Self::new(if cli.json { Format::Json } else { Format::Text }, cli.color, verbosity)
     }
 
-    /// From its parts.
     pub(crate) fn new(format: Format, color: Color, verbosity: Verbosity) -> Self {
         let color = match color {
             Color::Auto => ColorChoice::Auto,
@@ -72,7 +62,6 @@ impl Voice {
         Self { format, color, verbosity }
     }
 
-    /// Whether a person watches stdout.
     pub(crate) fn is_watched(self) -> bool {
         self.format == Format::Text && io::stdout().is_terminal()
     }
@@ -116,12 +105,14 @@ impl Voice {
 }
 
 /// Prints what a command gave back and says how the process ends.
-pub(crate) fn finish(voice: Voice, path: &str, outcome: Outcome) -> Exit {
+pub(crate) fn finish(voice: OutputSettings, path: &str, outcome: CommandResult) -> Exit {
     let exit = exit_of(&outcome);
     let printed = match voice.format {
         Format::Json => {
-            if let Err(Trouble::Refused(refused)) = &outcome {
-                tell_inside(voice, refused.inside.as_deref());
+            match &outcome {
+                Err(CommandError::Refused(refused)) => tell_inside(voice, refused.inside.as_deref()),
+                Err(CommandError::Fault(fault)) => tell_inside(voice, Some(&fault.inside)),
+                Ok(_) | Err(CommandError::Usage(_) | CommandError::Output(_) | CommandError::Failed(_)) => {}
             }
             print_envelope(voice, &envelope(path, outcome))
         }
@@ -138,20 +129,22 @@ pub(crate) fn finish(voice: Voice, path: &str, outcome: Outcome) -> Exit {
     }
 }
 
-fn exit_of(outcome: &Outcome) -> Exit {
+/// The code of a fault that is neither the store's nor an upstream's, as `pack` has it.
+const UNEXPECTED: &str = countersign_pack::error::UNEXPECTED;
+
+fn exit_of(outcome: &CommandResult) -> Exit {
     match outcome {
         Ok(_) => Exit::Ok,
-        Err(Trouble::Refused(refused)) => exit::of(&refused.refusal),
-        Err(Trouble::Usage(_)) => Exit::Usage,
-        Err(Trouble::Output(_) | Trouble::Failed(_)) => Exit::Fault,
+        Err(CommandError::Refused(refused)) => exit::exit_for(&refused.refusal),
+        Err(CommandError::Usage(_)) => Exit::Usage,
+        Err(CommandError::Output(_) | CommandError::Fault(_) | CommandError::Failed(_)) => Exit::Fault,
     }
 }
 
-/// The one envelope of a command.
-pub(crate) fn envelope(path: &str, outcome: Outcome) -> Envelope {
+pub(crate) fn envelope(path: &str, outcome: CommandResult) -> Envelope {
     match outcome {
         Ok(answer) => with_texts(Envelope::ok(path, answer.data).warn(answer.warnings), answer.verbatim),
-        Err(Trouble::Refused(refused)) => {
+        Err(CommandError::Refused(refused)) => {
             let Refused { mut refusal, data, warnings, next, .. } = *refused;
             if let Some(next) = next {
                 refusal = refusal.with("hint", next);
@@ -160,15 +153,19 @@ pub(crate) fn envelope(path: &str, outcome: Outcome) -> Envelope {
             envelope.data = data;
             envelope
         }
-        Err(Trouble::Usage(Usage { message, reason_code, next })) => {
+        Err(CommandError::Usage(Usage { message, reason_code, next })) => {
             let details = details(reason_code, "read_help", Some(next));
             Envelope::fault(path, "E_USAGE", message, Some(details))
         }
-        Err(Trouble::Output(message)) => {
+        Err(CommandError::Output(message)) => {
             Envelope::fault(path, "E_OUTPUT", message, Some(details("output_failed", "retry_later", None)))
         }
-        Err(Trouble::Failed(failed)) => {
-            let Failed { answer, message } = *failed;
+        Err(CommandError::Fault(fault)) => {
+            let details = details("unexpected", "retry_later", fault.next);
+            Envelope::fault(path, UNEXPECTED, fault.message, Some(details))
+        }
+        Err(CommandError::Failed(failed)) => {
+            let FailedCall { answer, message } = *failed;
             let details = details("tool_failed", "verify_outcome", None);
             let envelope = Envelope::fault(path, "E_TOOL_FAILED", message, Some(details));
             let mut envelope = envelope.warn(answer.warnings);
@@ -192,36 +189,42 @@ fn details(reason_code: &str, next_action: &str, hint: Option<String>) -> Value 
     details.into()
 }
 
-fn print_envelope(voice: Voice, envelope: &Envelope) -> io::Result<()> {
+fn print_envelope(voice: OutputSettings, envelope: &Envelope) -> io::Result<()> {
     // Readable on a terminal, one line in a pipe.
     let text = envelope.to_text();
     let text = if io::stdout().is_terminal() { spread(&text) } else { text };
     voice.give(&format!("{text}\n"))
 }
 
-fn print_text(voice: Voice, outcome: Outcome) -> io::Result<()> {
+fn print_text(voice: OutputSettings, outcome: CommandResult) -> io::Result<()> {
     match outcome {
         Ok(answer) => {
             voice.say(&answer.text)?;
             tell_warnings(voice, &answer.warnings);
         }
-        Err(Trouble::Refused(refused)) => {
+        Err(CommandError::Refused(refused)) => {
             let said = voice.say(&refused.findings);
             voice.tell(&refused.reasons);
             tell_warnings(voice, &refused.warnings);
-            let word = if exit::of(&refused.refusal) == Exit::Fault { "fault" } else { "refused" };
+            let word = if exit::exit_for(&refused.refusal) == Exit::Fault { "fault" } else { "refused" };
             let code = paint(BAD, format_args!("{word} {}:", refused.refusal.code));
             voice.tell(&format!("{code} {}\n", visible(&refused.refusal.message)));
             tell_inside(voice, refused.inside.as_deref());
             tell_next(voice, refused.next.as_deref());
             said?;
         }
-        Err(Trouble::Usage(usage)) => {
+        Err(CommandError::Usage(usage)) => {
             voice.tell(&format!("{} {}\n", paint(BAD, "refused E_USAGE:"), usage.message));
             tell_next(voice, Some(&usage.next));
         }
-        Err(Trouble::Output(message)) => tell_output(voice, &message),
-        Err(Trouble::Failed(failed)) => {
+        Err(CommandError::Output(message)) => tell_output(voice, &message),
+        Err(CommandError::Fault(fault)) => {
+            let code = paint(BAD, format_args!("fault {UNEXPECTED}:"));
+            voice.tell(&format!("{code} {}\n", visible(&fault.message)));
+            tell_inside(voice, Some(&fault.inside));
+            tell_next(voice, fault.next.as_deref());
+        }
+        Err(CommandError::Failed(failed)) => {
             voice.say(&failed.answer.text)?;
             tell_warnings(voice, &failed.answer.warnings);
             voice.tell(&format!("{} {}\n", paint(BAD, "fault E_TOOL_FAILED:"), visible(&failed.message)));
@@ -230,23 +233,23 @@ fn print_text(voice: Voice, outcome: Outcome) -> io::Result<()> {
     Ok(())
 }
 
-fn tell_warnings(voice: Voice, warnings: &[String]) {
+fn tell_warnings(voice: OutputSettings, warnings: &[String]) {
     for warning in warnings {
         voice.tell(&format!("{} {}\n", paint(WARN, "warning:"), visible(warning)));
     }
 }
 
-fn tell_next(voice: Voice, next: Option<&str>) {
+fn tell_next(voice: OutputSettings, next: Option<&str>) {
     if let Some(next) = next {
         voice.tell(&format!("{} {next}\n", paint(BOLD, "next:")));
     }
 }
 
-fn tell_output(voice: Voice, message: &str) {
+fn tell_output(voice: OutputSettings, message: &str) {
     voice.tell(&format!("{} {}\n", paint(BAD, "fault E_OUTPUT:"), visible(message)));
 }
 
-fn tell_inside(voice: Voice, inside: Option<&str>) {
+fn tell_inside(voice: OutputSettings, inside: Option<&str>) {
     if let (Some(inside), Verbosity::Inside) = (inside, voice.verbosity) {
         voice.tell(&format!("{} {}\n", paint(DIM, "inside:"), visible(inside)));
     }

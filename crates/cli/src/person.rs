@@ -9,17 +9,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign_core::ids::{CredentialId, PrincipalId, Secret};
-use countersign_core::record::{RowKind, RowStatus, Source};
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
+use countersign_policy::ids::{CredentialId, PrincipalId, Secret};
+use countersign_policy::record::{RowKind, RowStatus, Source};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::role::Role;
 use countersign_store::{Credential, Entry, Store, StoreUrl, secret_digest};
 use jiff::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::{Value, json};
 
-use crate::answer::Trouble;
-use crate::output::{Format, Voice, WARN, paint};
+use crate::command_result::CommandError;
+use crate::output::{Format, OutputSettings, WARN, paint};
 use crate::{config_file, environment, private_file, records};
 
 const FILE: &str = "human.credential";
@@ -31,9 +31,7 @@ const LETTERS: usize = 43;
 /// A person whose credential the store knows.
 #[derive(Debug)]
 pub(crate) struct Person {
-    /// As whom they decide.
     pub(crate) name: PrincipalId,
-    /// Their credential.
     pub(crate) credential: CredentialId,
     /// What they should know: that a credential was made, or enrolled.
     pub(crate) warnings: Vec<String>,
@@ -43,11 +41,15 @@ pub(crate) struct Person {
 /// any person takes the first one in.
 ///
 /// INVARIANT (agents never approve): what no agent's line can read, this file, is the only proof taken here.
-pub(crate) async fn prove(store: &Store, url: &StoreUrl, voice: Voice) -> Result<Person, Trouble> {
+pub(crate) async fn prove(
+    store: &Store,
+    url: &StoreUrl,
+    voice: OutputSettings,
+) -> Result<Person, CommandError> {
     let path = path()?;
     let (secret, made) = read_or_make(&path)?;
     let mut warnings = Vec::new();
-    if made == Made::Now {
+    if made == SecretOrigin::Now {
         let path = path.display();
         let notice =
             format!("your credential was made: `{path}`; whoever can read that file can decide as you");
@@ -75,13 +77,13 @@ pub(crate) async fn prove(store: &Store, url: &StoreUrl, voice: Voice) -> Result
         let message =
             format!("the credential in `{}` is revoked, expired or an agent's in `{url}`", path.display());
         let refusal = Refusal::new(Code::CredentialRequired, message).because("credential_invalid");
-        return Err(record_refused(store, Trouble::refused(refusal, elsewhere(&path))).await);
+        return Err(record_refused(store, CommandError::refused(refusal, elsewhere(&path))).await);
     }
     Ok(Person { name: known.name.as_str().into(), credential: known.id, warnings })
 }
 
 /// Someone tried to decide and could not prove who they are: that is a row, too.
-async fn record_refused(store: &Store, refused: Trouble) -> Trouble {
+async fn record_refused(store: &Store, refused: CommandError) -> CommandError {
     let mut entry = Entry::new(RowKind::System, RowStatus::Refused)
         .with_detail(&json!({"action": "prove_person", "entity_type": "credential"}));
     entry.source = Some(Source::Cli);
@@ -96,10 +98,10 @@ async fn record_refused(store: &Store, refused: Trouble) -> Trouble {
 async fn admit(
     store: &Store,
     url: &StoreUrl,
-    voice: Voice,
+    voice: OutputSettings,
     path: &Path,
     fresh: &Credential,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     let all = store.credentials().await.map_err(|fault| records::trouble(&fault, url))?;
     let people: Vec<&str> =
         all.iter().filter(|one| one.role == Role::Human).map(|one| one.name.as_str()).collect();
@@ -116,7 +118,7 @@ async fn admit(
         }
     }
     let refusal = Refusal::new(Code::CredentialRequired, message).because("credential_invalid");
-    Err(Trouble::refused(refusal, elsewhere(path)))
+    Err(CommandError::refused(refusal, elsewhere(path)))
 }
 
 fn elsewhere(path: &Path) -> String {
@@ -127,7 +129,7 @@ fn elsewhere(path: &Path) -> String {
 }
 
 /// A credential's facts, without its secret.
-pub(crate) fn new_credential(name: &str, role: Role, now: Timestamp) -> Result<Credential, Trouble> {
+pub(crate) fn new_credential(name: &str, role: Role, now: Timestamp) -> Result<Credential, CommandError> {
     Ok(Credential {
         id: CredentialId::mint(now, chance()?),
         role,
@@ -146,7 +148,7 @@ pub(crate) async fn add_agent(
     name: &str,
     scopes: Value,
     by: &PrincipalId,
-) -> Result<Secret, Trouble> {
+) -> Result<Secret, CommandError> {
     let (now, secret) = (Timestamp::now(), new_secret(Role::Agent)?);
     let credential = Credential { scopes, ..new_credential(name, Role::Agent, now)? };
     let added = store.add_credential(&credential, secret_digest(&secret), by, now).await;
@@ -155,7 +157,7 @@ pub(crate) async fn add_agent(
 }
 
 /// A new secret of a role.
-pub(crate) fn new_secret(role: Role) -> Result<Secret, Trouble> {
+pub(crate) fn new_secret(role: Role) -> Result<Secret, CommandError> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut bytes = [0; LETTERS];
     fill(&mut bytes)?;
@@ -168,17 +170,16 @@ pub(crate) fn new_secret(role: Role) -> Result<Secret, Trouble> {
     Ok(Secret::new(format!("{kind}{}", letters.collect::<String>())))
 }
 
-/// Random bits for an id.
-pub(crate) fn chance() -> Result<u128, Trouble> {
+pub(crate) fn chance() -> Result<u128, CommandError> {
     let mut bytes = [0; 16];
     fill(&mut bytes)?;
     Ok(u128::from_le_bytes(bytes))
 }
 
-fn fill(bytes: &mut [u8]) -> Result<(), Trouble> {
+fn fill(bytes: &mut [u8]) -> Result<(), CommandError> {
     SystemRandom::new().fill(bytes).map_err(|_| {
         let refusal = Refusal::new(Code::CredentialRequired, "the system gives no randomness");
-        Trouble::refused(refusal, "try again later")
+        CommandError::refused(refusal, "try again later")
     })
 }
 
@@ -188,34 +189,34 @@ pub(crate) fn our_name() -> String {
     name.unwrap_or_else(|| "person".to_owned())
 }
 
-fn path() -> Result<PathBuf, Trouble> {
+fn path() -> Result<PathBuf, CommandError> {
     let folder = environment::config_folder().ok_or_else(|| {
         let refusal =
             Refusal::new(Code::CredentialRequired, "there is no home folder to keep a credential in");
-        Trouble::refused(refusal, "set HOME")
+        CommandError::refused(refusal, "set HOME")
     })?;
     Ok(folder.join("countersign").join(FILE))
 }
 
 /// Whether the secret was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
+enum SecretOrigin {
     Before,
     Now,
 }
 
-fn read_or_make(path: &Path) -> Result<(Secret, Made), Trouble> {
+fn read_or_make(path: &Path) -> Result<(Secret, SecretOrigin), CommandError> {
     match read(path) {
-        Ok(Some(secret)) => return Ok((secret, Made::Before)),
+        Ok(Some(secret)) => return Ok((secret, SecretOrigin::Before)),
         Ok(None) => {}
         Err(why) => return Err(unusable(path, &why)),
     }
     let secret = new_secret(Role::Human)?;
     match keep(path, &secret) {
-        Ok(()) => Ok((secret, Made::Now)),
+        Ok(()) => Ok((secret, SecretOrigin::Now)),
         // Another process was faster: theirs counts.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match read(path) {
-            Ok(Some(secret)) => Ok((secret, Made::Before)),
+            Ok(Some(secret)) => Ok((secret, SecretOrigin::Before)),
             Ok(None) => Err(unusable(path, "it came and went")),
             Err(why) => Err(unusable(path, &why)),
         },
@@ -223,10 +224,10 @@ fn read_or_make(path: &Path) -> Result<(Secret, Made), Trouble> {
     }
 }
 
-fn unusable(path: &Path, why: &str) -> Trouble {
+fn unusable(path: &Path, why: &str) -> CommandError {
     let message = format!("the credential in `{}` can't be used: {why}", path.display());
     let refusal = Refusal::new(Code::CredentialRequired, message);
-    Trouble::refused(refusal, format!("mend {}, or move it away and decide again", path.display()))
+    CommandError::refused(refusal, format!("mend {}, or move it away and decide again", path.display()))
 }
 
 /// The secret of the file; none where there is no file.

@@ -4,22 +4,25 @@
 use std::fs;
 use std::future::Future;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use countersign_core::config::Config;
-use countersign_core::ids::Secret;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_config::Config;
+use countersign_policy::digest::Digest;
+use countersign_policy::ids::Secret;
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::ledger::{CheckpointFile, CheckpointSink};
 use countersign_store::{ConnectOptions, FaultKind, Store, StoreFault, StoreUrl};
+use jiff::Timestamp;
 
-use crate::answer::{Refused, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{CommandError, Refused};
 use crate::config_file::{self, ConfigFiles};
 use crate::environment;
 use crate::output::shell_word;
+use crate::runtime::{Threads, runtime};
 
-/// What holds where nobody says otherwise.
 pub(crate) const DEFAULT: &str = "sqlite:countersign.db";
 
 /// What the first bytes of every SQLite file say.
@@ -27,7 +30,7 @@ const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
 
 /// The store that is meant: the one named, else the configuration's, else the default. A relative path starts at the
 /// configuration's folder, one named on the command line where the command is typed.
-pub(crate) fn locate(named: Option<&StoreUrl>, cli: &Cli) -> Result<StoreUrl, Trouble> {
+pub(crate) fn locate(named: Option<&StoreUrl>, cli: &Cli) -> Result<StoreUrl, CommandError> {
     if let Some(named) = named {
         return Ok(named.clone());
     }
@@ -37,7 +40,7 @@ pub(crate) fn locate(named: Option<&StoreUrl>, cli: &Cli) -> Result<StoreUrl, Tr
     configured(&files).map_err(|trouble| name_it(trouble, &files))
 }
 
-fn configured(files: &ConfigFiles) -> Result<StoreUrl, Trouble> {
+pub(crate) fn configured(files: &ConfigFiles) -> Result<StoreUrl, CommandError> {
     // Only the store's address is needed: a secret of an upstream that is not set here is no reason to stop.
     let config = Config { upstreams: Vec::new(), ..files.parse()? };
     let settled =
@@ -49,10 +52,10 @@ fn configured(files: &ConfigFiles) -> Result<StoreUrl, Trouble> {
     })
 }
 
-/// A configuration with a mistake does not say for sure where the records are, and those of another place would prove nothing: whoever
-/// wants to read them names the store. Here they are told what to type.
-fn name_it(mut trouble: Trouble, files: &ConfigFiles) -> Trouble {
-    if let Trouble::Refused(refused) = &mut trouble {
+/// Adds what to type: a configuration with a mistake does not reliably name the store, and another store would prove nothing, so the
+/// person has to name it.
+fn name_it(mut trouble: CommandError, files: &ConfigFiles) -> CommandError {
+    if let CommandError::Refused(refused) = &mut trouble {
         let words: Vec<String> = environment::arguments().iter().map(|word| shell_word(word)).collect();
         let store = likely(files).map_or_else(|| "URL".to_owned(), |url| shell_word(&url.to_string()));
         let read = format!("to read records all the same: countersign {} --store {store}", words.join(" "));
@@ -94,10 +97,10 @@ fn written(text: &str) -> Option<&str> {
     None
 }
 
-fn parse(text: &str) -> Result<StoreUrl, Trouble> {
+fn parse(text: &str) -> Result<StoreUrl, CommandError> {
     text.parse().map_err(|why: countersign_store::NotAStoreUrl| {
         let refusal = Refusal::new(Code::ConfigInvalid, format!("`gateway.store`: {why}"));
-        Trouble::refused(refusal, format!("write store = \"{DEFAULT}\""))
+        CommandError::refused(refusal, format!("write store = \"{DEFAULT}\""))
     })
 }
 
@@ -133,10 +136,37 @@ pub(crate) fn outside_file(url: &StoreUrl) -> Option<CheckpointFile> {
     CheckpointFile::usual(&folder, url)
 }
 
+/// A new file for rows that are removed: beside a SQLite file, and in our state folder for PostgreSQL.
+pub(crate) fn archive_path(url: &StoreUrl, now: Timestamp) -> Result<PathBuf, CommandError> {
+    let none =
+        || CommandError::Output("there is no folder for an archive: name a file with --out".to_owned());
+    let (folder, stem) = match url {
+        StoreUrl::Sqlite(path) => {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            (path.parent().unwrap_or(Path::new(".")).to_owned(), stem)
+        }
+        StoreUrl::Postgres(_) => {
+            let folder = environment::state_folder().ok_or_else(none)?.join("countersign");
+            // Several stores may share the folder.
+            let place = Digest::plain(url.to_string().as_bytes()).hex();
+            (folder, format!("postgres-{}", place.get(..16).unwrap_or(&place)))
+        }
+        StoreUrl::Memory => return Err(none()),
+    };
+    let moment = now.strftime("%Y%m%dT%H%M%S%6fZ");
+    Ok(folder.join("ledger-archive").join(format!("{stem}-{moment}.jsonl")))
+}
+
+/// How long rows are kept, as the configuration says; none for ever.
+pub(crate) fn keep(cli: &Cli) -> Result<Option<Duration>, CommandError> {
+    let files = config_file::find(&cli.config)?;
+    files.map_or(Ok(None), |files| Ok(files.parse()?.ledger.keep))
+}
+
 /// Opens a store that is already there and works on it.
-pub(crate) fn with<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, Trouble>
+pub(crate) fn with<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, CommandError>
 where
-    W: Future<Output = Result<T, Trouble>>,
+    W: Future<Output = Result<T, CommandError>>,
 {
     require(url)?;
     run(async {
@@ -147,9 +177,9 @@ where
 }
 
 /// Opens a store that is already there and looks at it: a copy that can't be written will do, and nothing is left beside it.
-pub(crate) fn look<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, Trouble>
+pub(crate) fn with_read_only<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, CommandError>
 where
-    W: Future<Output = Result<T, Trouble>>,
+    W: Future<Output = Result<T, CommandError>>,
 {
     require(url)?;
     run(async {
@@ -159,20 +189,15 @@ where
     })
 }
 
-fn run<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    let no_runtime = |error: std::io::Error| {
-        let refusal = Refusal::new(Code::StoreUnavailable, "the store can't be opened");
-        Trouble::from(Refused { inside: Some(error.to_string()), ..refusal.into() })
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
-    runtime.block_on(work)
+fn run<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    runtime(Threads::Current)?.block_on(work)
 }
 
 /// A refusal where there is no store yet.
-pub(crate) fn require(url: &StoreUrl) -> Result<(), Trouble> {
+pub(crate) fn require(url: &StoreUrl) -> Result<(), CommandError> {
     let none = |message: String| {
         let next = "name the store that is meant: --store sqlite:PATH, or --config PATH";
-        Err(Trouble::refused(Refusal::new(Code::NotFound, message), next))
+        Err(CommandError::refused(Refusal::new(Code::NotFound, message), next))
     };
     match url {
         StoreUrl::Sqlite(path) if !path.exists() => {
@@ -195,8 +220,7 @@ fn is_sqlite(path: &Path) -> bool {
     }
 }
 
-/// What is broken, as an answer.
-pub(crate) fn trouble(fault: &StoreFault, url: &StoreUrl) -> Trouble {
+pub(crate) fn trouble(fault: &StoreFault, url: &StoreUrl) -> CommandError {
     let next = match fault.kind() {
         FaultKind::OlderSchema => {
             "start the gateway of this version once, which brings it up to date, or read it with the version that wrote it"
@@ -204,7 +228,7 @@ pub(crate) fn trouble(fault: &StoreFault, url: &StoreUrl) -> Trouble {
         }
         FaultKind::NewerSchema => "read it with the version that wrote it".to_owned(),
         FaultKind::Empty => "name the store that is meant: --store URL, or --config PATH".to_owned(),
-        // Which file it is and what is wrong with it is for whoever runs the command, not for agents.
+        // The file and its problem are shown to the person who runs the command, not to agents.
         FaultKind::Key => format!("{}; back it up with the store", fault.reason()),
         FaultKind::Untrusted => format!(
             "{}; name its authority with sslrootcert=FILE in the store's address, or ask for less with sslmode",

@@ -1,126 +1,93 @@
-//! A command line that can't be read, said in our words: one line, user input in backticks, what to type instead.
+//! A command line that can't be read: clap's own message in one line, a code for programs, and the help to read next.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use countersign_core::words::choices;
+use countersign_policy::words::choices;
 
-use crate::answer::Usage;
+use crate::command_result::Usage;
 use crate::output::visible;
 
-/// The program's name as it is typed.
 pub(crate) const PROGRAM: &str = "countersign";
 
-/// What clap found, in our words. `words` are the commands that were understood.
+/// `words` are the commands that were understood.
 pub(crate) fn usage(error: &clap::Error, tree: &clap::Command, words: &[String]) -> Usage {
-    let found = Found(error);
     let mut command = vec![PROGRAM.to_owned()];
     command.extend_from_slice(words);
-    let next = format!("{} --help", command.join(" "));
+    let command = command.join(" ");
+    let next = format!("{command} --help");
     let missing = [ErrorKind::MissingSubcommand, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
-    let (reason_code, message) = if missing.contains(&error.kind()) {
-        ("command_missing", format!("`{}` needs a command: {}", command.join(" "), commands(tree, words)))
-    } else {
-        say(error, &found)
+    if missing.contains(&error.kind()) {
+        let at = words.iter().try_fold(tree, |at, word| at.find_subcommand(word)).unwrap_or(tree);
+        let names: Vec<&str> = at.get_subcommands().map(clap::Command::get_name).collect();
+        let message = format!("`{command}` needs a command: {}", choices(&names));
+        return Usage { message, reason_code: "command_missing", next };
+    }
+    Usage { message: one_line(&error.to_string()), reason_code: reason_code(error), next }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended")]
+fn reason_code(error: &clap::Error) -> &'static str {
+    let is_empty = |kind| {
+        matches!(error.get(kind), None | Some(ContextValue::None))
+            || matches!(error.get(kind), Some(ContextValue::String(text)) if text.is_empty())
     };
-    Usage { message, reason_code, next }
-}
-
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "clap's kinds are open-ended; others are said in its own first line"
-)]
-fn say(error: &clap::Error, found: &Found<'_>) -> (&'static str, String) {
-    let arg = found.arg();
-    let value = found.first(ContextKind::InvalidValue);
     match error.kind() {
-        ErrorKind::InvalidSubcommand => {
-            let name = found.first(ContextKind::InvalidSubcommand);
-            let close = found.did_you_mean(ContextKind::SuggestedSubcommand);
-            ("unknown_command", format!("unknown command `{name}`{close}"))
-        }
-        ErrorKind::UnknownArgument => {
-            let close = found.did_you_mean(ContextKind::SuggestedArg);
-            let what = if arg.starts_with('-') { "unknown option" } else { "unexpected argument" };
-            ("unknown_argument", format!("{what} `{arg}`{close}"))
-        }
-        ErrorKind::InvalidValue if value.is_empty() => {
-            ("value_missing", format!("`{arg}` needs a value{}", found.must_be()))
-        }
-        ErrorKind::InvalidValue => {
-            let close = found.did_you_mean(ContextKind::SuggestedValue);
-            ("invalid_value", format!("`{value}` does not fit `{arg}`{}{close}", found.must_be()))
-        }
-        ErrorKind::ValueValidation => {
-            let why = std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"));
-            ("invalid_value", format!("`{value}` does not fit `{arg}`{why}"))
-        }
-        ErrorKind::ArgumentConflict => {
-            let prior = found.first(ContextKind::PriorArg);
-            if prior.is_empty() || prior == arg {
-                ("argument_conflict", format!("`{arg}` can be given only once"))
-            } else {
-                ("argument_conflict", format!("`{arg}` can't be used with `{prior}`"))
-            }
-        }
-        ErrorKind::MissingRequiredArgument => {
-            let missing: Vec<String> =
-                found.all(ContextKind::InvalidArg).iter().map(|arg| format!("`{arg}`")).collect();
-            ("argument_missing", format!("{} is missing", missing.join(" and ")))
-        }
-        _ => ("not_understood", first_line(error)),
+        ErrorKind::InvalidSubcommand => "unknown_command",
+        ErrorKind::UnknownArgument => "unknown_argument",
+        ErrorKind::InvalidValue if is_empty(ContextKind::InvalidValue) => "value_missing",
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => "invalid_value",
+        ErrorKind::ArgumentConflict => "argument_conflict",
+        ErrorKind::MissingRequiredArgument => "argument_missing",
+        _ => "not_understood",
     }
 }
 
-/// The commands there are below these words.
-fn commands(tree: &clap::Command, words: &[String]) -> String {
-    let at = words.iter().try_fold(tree, |at, word| at.find_subcommand(word)).unwrap_or(tree);
-    let names: Vec<&str> = at.get_subcommands().map(clap::Command::get_name).collect();
-    choices(&names)
+/// clap's message without its label, the usage and the pointer to the help, with quoted input in backticks as everywhere.
+fn one_line(text: &str) -> String {
+    let mut message = String::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if line.starts_with("Usage:") || line.starts_with("For more information") {
+            break;
+        }
+        let line = line.strip_prefix("error: ").or_else(|| line.strip_prefix("tip: ")).unwrap_or(line);
+        message.push_str(match message.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) => "; ",
+        });
+        message.push_str(&backticked(&visible(line)));
+    }
+    message
 }
 
-/// clap's own words: its first line without the `error:` in front.
-fn first_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    visible(line.strip_prefix("error: ").unwrap_or(line)).replace('\'', "`")
+/// Replaces the single quotes around words, and keeps apostrophes.
+fn backticked(line: &str) -> String {
+    let (mut shown, mut is_open) = (String::with_capacity(line.len()), false);
+    let mut before = ' ';
+    let mut rest = line.chars().peekable();
+    while let Some(one) = rest.next() {
+        let ends_word = rest.peek().is_none_or(|next| !next.is_alphanumeric());
+        let is_quote = one == '\'' && if is_open { ends_word } else { before.is_whitespace() };
+        is_open ^= is_quote;
+        shown.push(if is_quote { '`' } else { one });
+        before = one;
+    }
+    shown
 }
 
-struct Found<'a>(&'a clap::Error);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Found<'_> {
-    fn all(&self, kind: ContextKind) -> Vec<String> {
-        match self.0.get(kind) {
-            Some(ContextValue::String(text)) => vec![visible(text).into_owned()],
-            Some(ContextValue::Strings(texts)) => {
-                texts.iter().map(|text| visible(text).into_owned()).collect()
-            }
-            Some(ContextValue::StyledStr(text)) => vec![visible(&text.to_string()).into_owned()],
-            _ => Vec::new(),
-        }
-    }
-
-    fn first(&self, kind: ContextKind) -> String {
-        self.all(kind).into_iter().next().unwrap_or_default()
-    }
-
-    /// The option without the placeholder of its value.
-    fn arg(&self) -> String {
-        let arg = self.first(ContextKind::InvalidArg);
-        match arg.split_once(" <") {
-            Some((name, _)) => name.to_owned(),
-            None => arg,
-        }
-    }
-
-    fn must_be(&self) -> String {
-        let words = self.all(ContextKind::ValidValue);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        if words.is_empty() { String::new() } else { format!(": must be {}", choices(&words)) }
-    }
-
-    fn did_you_mean(&self, kind: ContextKind) -> String {
-        match self.first(kind) {
-            close if close.is_empty() => String::new(),
-            close => format!("; did you mean `{close}`?"),
-        }
+    #[test]
+    fn claps_message_is_one_line_with_backticks() {
+        let text = "error: invalid value 'bsh' for '<SHELL>'\n  [possible values: bash, zsh]\n\n  tip: a similar value exists: 'bash'\n\nFor more information, try '--help'.\n";
+        let expect =
+            "invalid value `bsh` for `<SHELL>`; [possible values: bash, zsh]; a similar value exists: `bash`";
+        assert_eq!(one_line(text), expect);
+        let text =
+            "error: the following required arguments were not provided:\n  <SHELL>\n\nUsage: x <SHELL>\n";
+        assert_eq!(one_line(text), "the following required arguments were not provided: <SHELL>");
+        let text = "error: invalid value 'ab' for '--tool <T>': a tool's full name can't be `ab`";
+        assert_eq!(one_line(text), "invalid value `ab` for `--tool <T>`: a tool's full name can't be `ab`");
     }
 }

@@ -4,28 +4,28 @@
 use rusqlite::{Connection, ErrorCode, params_from_iter};
 use serde_json::{Value, json};
 
-use crate::Fault;
-use crate::change::{Action, Fate, Planned};
+use crate::OrderDeskError;
+use crate::change::{ActionStatus, PlannedAction, WritePlan};
 use crate::orders::counted;
 
-pub(crate) fn apply(connection: &mut Connection, planned: &Planned) -> Result<Value, Fault> {
+pub(crate) fn apply(connection: &mut Connection, planned: &WritePlan) -> Result<Value, OrderDeskError> {
     if let Some(block) = planned.blocks().next() {
-        return Err(Fault::Asked(format!("not applied: {block}")));
+        return Err(OrderDeskError::Asked(format!("not applied: {block}")));
     }
-    let mut fates: Vec<Fate> = Vec::with_capacity(planned.actions.len());
+    let mut fates: Vec<ActionStatus> = Vec::with_capacity(planned.actions.len());
     for action in &planned.actions {
-        let fate = if fates.iter().any(|fate| *fate != Fate::Applied) {
-            Fate::NotRun
+        let fate = if fates.iter().any(|fate| *fate != ActionStatus::Applied) {
+            ActionStatus::NotRun
         } else {
             match perform(connection, action) {
-                Ok(()) => Fate::Applied,
-                Err(why) => Fate::Failed(why),
+                Ok(()) => ActionStatus::Applied,
+                Err(why) => ActionStatus::Failed(why),
             }
         };
         fates.push(fate);
     }
-    let applied = fates.iter().filter(|fate| **fate == Fate::Applied).count();
-    let failed = fates.iter().any(|fate| matches!(fate, Fate::Failed(_)));
+    let applied = fates.iter().filter(|fate| **fate == ActionStatus::Applied).count();
+    let failed = fates.iter().any(|fate| matches!(fate, ActionStatus::Failed(_)));
     let actions: Vec<Value> = planned
         .actions
         .iter()
@@ -34,8 +34,8 @@ pub(crate) fn apply(connection: &mut Connection, planned: &Planned) -> Result<Va
         .map(|(index, (action, fate))| action.shown(index, fate))
         .collect();
     let why = fates.iter().find_map(|fate| match fate {
-        Fate::Failed(why) => Some(why.as_str()),
-        Fate::Planned | Fate::Applied | Fate::NotRun => None,
+        ActionStatus::Failed(why) => Some(why.as_str()),
+        ActionStatus::Planned | ActionStatus::Applied | ActionStatus::NotRun => None,
     });
     let message = match why {
         None => format!("{}: applied", planned.message),
@@ -70,7 +70,7 @@ pub(crate) fn apply(connection: &mut Connection, planned: &Planned) -> Result<Va
     Ok(body)
 }
 
-fn perform(connection: &mut Connection, action: &Action) -> Result<(), String> {
+fn perform(connection: &mut Connection, action: &PlannedAction) -> Result<(), String> {
     let told = |error: &rusqlite::Error| in_words(error, &action.target);
     let transaction = connection.transaction().map_err(|error| told(&error))?;
     for deed in &action.deeds {
@@ -84,7 +84,7 @@ fn perform(connection: &mut Connection, action: &Action) -> Result<(), String> {
     transaction.commit().map_err(|error| told(&error))
 }
 
-/// The constraints of the tables, in the words of whoever runs a warehouse.
+/// A violated constraint of the tables, in the words of a warehouse.
 fn in_words(error: &rusqlite::Error, target: &str) -> String {
     let text = error.to_string();
     match error.sqlite_error_code() {

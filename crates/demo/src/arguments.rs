@@ -1,20 +1,22 @@
-//! Reading arguments: by name, by type, with a sentence that names the field where they are not what they should be.
+//! Reads arguments by name and type; an error names the field.
 
 use serde_json::{Map, Value};
 
-use crate::Fault;
+use crate::OrderDeskError;
 
-fn wrong(field: &str, why: &str) -> Fault {
-    Fault::Asked(format!("`{field}` {why}"))
+fn wrong(field: &str, why: &str) -> OrderDeskError {
+    OrderDeskError::Asked(format!("`{field}` {why}"))
 }
 
 /// A text that must be there.
-pub(crate) fn text<'a>(from: &'a Map<String, Value>, field: &str) -> Result<&'a str, Fault> {
+pub(crate) fn text<'a>(from: &'a Map<String, Value>, field: &str) -> Result<&'a str, OrderDeskError> {
     maybe_text(from, field)?.ok_or_else(|| wrong(field, "is required"))
 }
 
-/// A text that may be there.
-pub(crate) fn maybe_text<'a>(from: &'a Map<String, Value>, field: &str) -> Result<Option<&'a str>, Fault> {
+pub(crate) fn maybe_text<'a>(
+    from: &'a Map<String, Value>,
+    field: &str,
+) -> Result<Option<&'a str>, OrderDeskError> {
     match from.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text)),
@@ -23,12 +25,12 @@ pub(crate) fn maybe_text<'a>(from: &'a Map<String, Value>, field: &str) -> Resul
 }
 
 /// A whole number that must be there.
-pub(crate) fn number(from: &Map<String, Value>, field: &str) -> Result<i64, Fault> {
+pub(crate) fn number(from: &Map<String, Value>, field: &str) -> Result<i64, OrderDeskError> {
     maybe_number(from, field)?.ok_or_else(|| wrong(field, "is required"))
 }
 
 /// A whole number that may be there.
-pub(crate) fn maybe_number(from: &Map<String, Value>, field: &str) -> Result<Option<i64>, Fault> {
+pub(crate) fn maybe_number(from: &Map<String, Value>, field: &str) -> Result<Option<i64>, OrderDeskError> {
     match from.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_i64().filter(|number| number.abs() <= 1_000_000) {
@@ -39,7 +41,7 @@ pub(crate) fn maybe_number(from: &Map<String, Value>, field: &str) -> Result<Opt
 }
 
 /// A number of pieces, at least one.
-pub(crate) fn pieces(from: &Map<String, Value>, field: &str) -> Result<i64, Fault> {
+pub(crate) fn pieces(from: &Map<String, Value>, field: &str) -> Result<i64, OrderDeskError> {
     match number(from, field)? {
         count if count > 0 => Ok(count),
         _ => Err(wrong(field, "must be at least 1")),
@@ -47,7 +49,7 @@ pub(crate) fn pieces(from: &Map<String, Value>, field: &str) -> Result<i64, Faul
 }
 
 /// An amount of money that may be there, in cents.
-pub(crate) fn maybe_amount(from: &Map<String, Value>, field: &str) -> Result<Option<i64>, Fault> {
+pub(crate) fn maybe_amount(from: &Map<String, Value>, field: &str) -> Result<Option<i64>, OrderDeskError> {
     match from.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => {
@@ -63,7 +65,7 @@ pub(crate) fn maybe_amount(from: &Map<String, Value>, field: &str) -> Result<Opt
 pub(crate) fn rows<'a>(
     from: &'a Map<String, Value>,
     field: &str,
-) -> Result<Vec<&'a Map<String, Value>>, Fault> {
+) -> Result<Vec<&'a Map<String, Value>>, OrderDeskError> {
     match from.get(field) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(items)) => items
@@ -75,7 +77,7 @@ pub(crate) fn rows<'a>(
 }
 
 /// The number inside `PO-1041`, where the prefix fits.
-pub(crate) fn id(from: &Map<String, Value>, field: &str, prefix: &str) -> Result<i64, Fault> {
+pub(crate) fn id(from: &Map<String, Value>, field: &str, prefix: &str) -> Result<i64, OrderDeskError> {
     let given = text(from, field)?;
     given
         .strip_prefix(prefix)

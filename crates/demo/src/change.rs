@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 /// One field, before and after.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Change {
+pub(crate) struct FieldChange {
     pub(crate) field: String,
     pub(crate) old: Value,
     pub(crate) new: Value,
 }
 
-impl Change {
+impl FieldChange {
     pub(crate) fn new(field: impl Into<String>, old: impl Into<Value>, new: impl Into<Value>) -> Self {
         Self { field: field.into(), old: old.into(), new: new.into() }
     }
@@ -32,19 +32,17 @@ impl Change {
 
 /// A statement and how many rows it must touch; another number means that the world moved.
 #[derive(Clone, Debug)]
-pub(crate) struct Deed {
+pub(crate) struct CheckedStatement {
     pub(crate) sql: &'static str,
     pub(crate) values: Vec<Cell>,
     pub(crate) touches: Option<usize>,
 }
 
-impl Deed {
-    /// Must touch exactly one row.
+impl CheckedStatement {
     pub(crate) fn one(sql: &'static str, values: Vec<Cell>) -> Self {
         Self { sql, values, touches: Some(1) }
     }
 
-    /// May touch any number of rows.
     pub(crate) fn any(sql: &'static str, values: Vec<Cell>) -> Self {
         Self { sql, values, touches: None }
     }
@@ -52,39 +50,36 @@ impl Deed {
 
 /// One action: applied as a whole or not at all.
 #[derive(Clone, Debug)]
-pub(crate) struct Action {
+pub(crate) struct PlannedAction {
     pub(crate) operation: &'static str,
     pub(crate) target: String,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) deeds: Vec<Deed>,
+    pub(crate) changes: Vec<FieldChange>,
+    pub(crate) deeds: Vec<CheckedStatement>,
 }
 
-/// What became of an action.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fate {
+pub(crate) enum ActionStatus {
     Planned,
     Applied,
     Failed(String),
     NotRun,
 }
 
-/// Everything a call would do.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct WritePlan {
     pub(crate) entity_type: &'static str,
     pub(crate) entity_id: Option<String>,
     pub(crate) message: String,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<PlannedAction>,
     pub(crate) warnings: Vec<String>,
     pub(crate) prior: Option<Value>,
 }
 
-impl Planned {
-    /// As a preview.
+impl WritePlan {
     pub(crate) fn shown(&self) -> Value {
         let actions = self.actions.iter().enumerate();
         let actions: Vec<Value> =
-            actions.map(|(index, action)| action.shown(index, &Fate::Planned)).collect();
+            actions.map(|(index, action)| action.shown(index, &ActionStatus::Planned)).collect();
         json!({
             "entity_type": self.entity_type,
             "entity_id": self.entity_id,
@@ -96,25 +91,24 @@ impl Planned {
         })
     }
 
-    /// Warnings that forbid it.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &str> {
         self.warnings.iter().filter_map(|warning| warning.strip_prefix("BLOCK:")).map(str::trim)
     }
 }
 
-impl Action {
-    pub(crate) fn shown(&self, index: usize, fate: &Fate) -> Value {
+impl PlannedAction {
+    pub(crate) fn shown(&self, index: usize, fate: &ActionStatus) -> Value {
         let (succeeded, error, label) = match fate {
-            Fate::Planned => (Value::Null, Value::Null, "PLANNED"),
-            Fate::Applied => (true.into(), Value::Null, "APPLIED"),
-            Fate::Failed(why) => (false.into(), why.as_str().into(), "FAILED"),
-            Fate::NotRun => (Value::Null, Value::Null, "NOT RUN"),
+            ActionStatus::Planned => (Value::Null, Value::Null, "PLANNED"),
+            ActionStatus::Applied => (true.into(), Value::Null, "APPLIED"),
+            ActionStatus::Failed(why) => (false.into(), why.as_str().into(), "FAILED"),
+            ActionStatus::NotRun => (Value::Null, Value::Null, "NOT RUN"),
         };
         json!({
             "index": index,
             "operation": self.operation,
             "target_label": self.target,
-            "changes": self.changes.iter().map(Change::shown).collect::<Vec<_>>(),
+            "changes": self.changes.iter().map(FieldChange::shown).collect::<Vec<_>>(),
             "succeeded": succeeded,
             "error": error,
             "status_label": label,
@@ -122,14 +116,12 @@ impl Action {
     }
 }
 
-/// Cents as people write amounts.
 pub(crate) fn amount(cents: i64) -> Value {
     #[allow(clippy::cast_precision_loss, reason = "amounts of a demonstration stay far below 2^53")]
     let units = cents as f64 / 100.0;
     json!(units)
 }
 
-/// A cell.
 pub(crate) fn cell(value: impl Into<Cell>) -> Cell {
     value.into()
 }

@@ -22,16 +22,14 @@ pub use tools::definitions;
 
 /// Why the order desk did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    /// The request makes no sense here: in words for whoever asked.
+pub enum OrderDeskError {
+    /// The request makes no sense here; the text is for the caller.
     #[error("{0}")]
     Asked(String),
-    /// The database failed.
     #[error("the order desk's database failed: {0}")]
     Database(#[from] rusqlite::Error),
 }
 
-/// The order desk.
 #[derive(Debug)]
 pub struct OrderDesk {
     connection: Mutex<Connection>,
@@ -39,16 +37,16 @@ pub struct OrderDesk {
 
 impl OrderDesk {
     /// An order desk that ends with the process, with its data as delivered.
-    pub fn in_memory() -> Result<Self, Fault> {
+    pub fn in_memory() -> Result<Self, OrderDeskError> {
         Self::over(Connection::open_in_memory()?)
     }
 
     /// An order desk in a file; a new one gets the data as delivered.
-    pub fn open(file: &Path) -> Result<Self, Fault> {
+    pub fn open(file: &Path) -> Result<Self, OrderDeskError> {
         Self::over(Connection::open(file)?)
     }
 
-    fn over(connection: Connection) -> Result<Self, Fault> {
+    fn over(connection: Connection) -> Result<Self, OrderDeskError> {
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
         seed::prepare(&connection)?;
         Ok(Self { connection: Mutex::new(connection) })
@@ -73,13 +71,17 @@ impl OrderDesk {
     }
 }
 
-fn write(connection: &mut Connection, tool: &str, arguments: &Map<String, Value>) -> Result<Value, Fault> {
+fn write(
+    connection: &mut Connection,
+    tool: &str,
+    arguments: &Map<String, Value>,
+) -> Result<Value, OrderDeskError> {
     tools::check(tool, arguments)?;
     let planned = plan(connection, tool, arguments)?;
     match arguments.get("preview") {
         Some(Value::Bool(false)) => apply::apply(connection, &planned),
         None | Some(Value::Null | Value::Bool(true)) => Ok(planned.shown()),
-        Some(_) => Err(Fault::Asked("`preview` must be true or false".to_owned())),
+        Some(_) => Err(OrderDeskError::Asked("`preview` must be true or false".to_owned())),
     }
 }
 
@@ -88,8 +90,8 @@ fn plan(
     connection: &Connection,
     tool: &str,
     arguments: &Map<String, Value>,
-) -> Result<change::Planned, Fault> {
-    use orders::Kind::{Purchase, Sales};
+) -> Result<change::WritePlan, OrderDeskError> {
+    use orders::OrderKind::{Purchase, Sales};
     match tool {
         "create_purchase_order" => orders::create(connection, Purchase, arguments),
         "create_sales_order" => orders::create(connection, Sales, arguments),
@@ -106,11 +108,11 @@ fn plan(
         "update_stock_adjustment" => stock::update_adjustment(connection, arguments),
         "delete_stock_adjustment" => stock::delete_adjustment(connection, arguments),
         "rebuild_cache" => stock::rebuild_cache(connection),
-        other => Err(Fault::Asked(format!("there is no tool `{other}`"))),
+        other => Err(OrderDeskError::Asked(format!("there is no tool `{other}`"))),
     }
 }
 
-/// The same facts for whoever reads text and whoever reads structure.
+/// A tool result with the same facts as text and as structure.
 fn result(body: Value, failed: bool) -> Value {
     json!({
         "content": [{"type": "text", "text": body.to_string()}],

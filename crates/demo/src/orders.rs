@@ -3,67 +3,63 @@
 use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::{Map, Value, json};
 
-use crate::Fault;
+use crate::OrderDeskError;
 use crate::arguments::{id, maybe_amount, maybe_text, pieces, rows, text};
-use crate::change::{Action, Change, Deed, Planned, amount, cell};
+use crate::change::{CheckedStatement, FieldChange, PlannedAction, WritePlan, amount, cell};
 
-/// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OrderKind {
     Purchase,
     Sales,
 }
 
-impl Kind {
+impl OrderKind {
     pub(crate) const fn word(self) -> &'static str {
         match self {
-            Kind::Purchase => "purchase",
-            Kind::Sales => "sales",
+            OrderKind::Purchase => "purchase",
+            OrderKind::Sales => "sales",
         }
     }
     pub(crate) const fn entity(self) -> &'static str {
         match self {
-            Kind::Purchase => "purchase_order",
-            Kind::Sales => "sales_order",
+            OrderKind::Purchase => "purchase_order",
+            OrderKind::Sales => "sales_order",
         }
     }
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
-            Kind::Purchase => "PO-",
-            Kind::Sales => "SO-",
+            OrderKind::Purchase => "PO-",
+            OrderKind::Sales => "SO-",
         }
     }
-    /// What the other side is called.
     pub(crate) const fn party(self) -> &'static str {
         match self {
-            Kind::Purchase => "supplier",
-            Kind::Sales => "customer",
+            OrderKind::Purchase => "supplier",
+            OrderKind::Sales => "customer",
         }
     }
     /// What `done` of a line is called.
     pub(crate) const fn done(self) -> &'static str {
         match self {
-            Kind::Purchase => "received",
-            Kind::Sales => "shipped",
+            OrderKind::Purchase => "received",
+            OrderKind::Sales => "shipped",
         }
     }
 }
 
-/// An order as it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    pub(crate) kind: Kind,
+    pub(crate) kind: OrderKind,
     pub(crate) id: i64,
     pub(crate) party: String,
     pub(crate) status: String,
     pub(crate) due: Option<String>,
     pub(crate) note: Option<String>,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<OrderLine>,
 }
 
-/// A line of an order.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct OrderLine {
     pub(crate) sku: String,
     pub(crate) quantity: i64,
     pub(crate) price: i64,
@@ -75,7 +71,7 @@ impl Order {
         format!("{}{}", self.kind.prefix(), self.id)
     }
 
-    pub(crate) fn line(&self, sku: &str) -> Option<&Line> {
+    pub(crate) fn line(&self, sku: &str) -> Option<&OrderLine> {
         self.lines.iter().find(|line| line.sku == sku)
     }
 
@@ -107,16 +103,20 @@ impl Order {
 /// The order an argument `number` names.
 pub(crate) fn find(
     connection: &Connection,
-    kind: Kind,
+    kind: OrderKind,
     arguments: &Map<String, Value>,
-) -> Result<Order, Fault> {
+) -> Result<Order, OrderDeskError> {
     let wanted = id(arguments, "number", kind.prefix())?;
-    load(connection, kind, wanted)?
-        .ok_or_else(|| Fault::Asked(format!("there is no {} order {}{wanted}", kind.word(), kind.prefix())))
+    load(connection, kind, wanted)?.ok_or_else(|| {
+        OrderDeskError::Asked(format!("there is no {} order {}{wanted}", kind.word(), kind.prefix()))
+    })
 }
 
-/// An order by its id.
-pub(crate) fn load(connection: &Connection, kind: Kind, wanted: i64) -> Result<Option<Order>, Fault> {
+pub(crate) fn load(
+    connection: &Connection,
+    kind: OrderKind,
+    wanted: i64,
+) -> Result<Option<Order>, OrderDeskError> {
     let head = connection
         .query_row(
             "SELECT party, status, due, note FROM orders WHERE id = ?1 AND kind = ?2",
@@ -129,21 +129,21 @@ pub(crate) fn load(connection: &Connection, kind: Kind, wanted: i64) -> Result<O
         .prepare_cached("SELECT sku, quantity, price, done FROM lines WHERE order_id = ?1 ORDER BY rowid")?;
     let lines = statement
         .query_map([wanted], |row| {
-            Ok(Line { sku: row.get(0)?, quantity: row.get(1)?, price: row.get(2)?, done: row.get(3)? })
+            Ok(OrderLine { sku: row.get(0)?, quantity: row.get(1)?, price: row.get(2)?, done: row.get(3)? })
         })?
         .collect::<Result<_, _>>()?;
     Ok(Some(Order { kind, id: wanted, party, status, due, note, lines }))
 }
 
 /// The price of an item that exists; what does not exist is refused with what does.
-fn item_price(connection: &Connection, sku: &str) -> Result<i64, Fault> {
+fn item_price(connection: &Connection, sku: &str) -> Result<i64, OrderDeskError> {
     let found = connection.query_row("SELECT price FROM items WHERE sku = ?1", [sku], |row| row.get(0));
     found
         .optional()?
-        .ok_or_else(|| Fault::Asked(format!("there is no item `{sku}`; search_items lists them")))
+        .ok_or_else(|| OrderDeskError::Asked(format!("there is no item `{sku}`; search_items lists them")))
 }
 
-fn check_party(connection: &Connection, kind: Kind, name: &str) -> Result<(), Fault> {
+fn check_party(connection: &Connection, kind: OrderKind, name: &str) -> Result<(), OrderDeskError> {
     let sql = "SELECT 1 FROM parties WHERE name = ?1 AND kind = ?2";
     let known = connection.query_row(sql, (name, kind.party()), |_| Ok(())).optional()?;
     if known.is_some() {
@@ -152,18 +152,22 @@ fn check_party(connection: &Connection, kind: Kind, name: &str) -> Result<(), Fa
     let mut statement = connection.prepare("SELECT name FROM parties WHERE kind = ?1 ORDER BY name")?;
     let names: Vec<String> =
         statement.query_map([kind.party()], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Err(Fault::Asked(format!("there is no {} `{name}`: known are {}", kind.party(), names.join(", "))))
+    Err(OrderDeskError::Asked(format!(
+        "there is no {} `{name}`: known are {}",
+        kind.party(),
+        names.join(", ")
+    )))
 }
 
 /// A line as it was asked for.
-fn asked_line(connection: &Connection, given: &Map<String, Value>) -> Result<Line, Fault> {
+fn asked_line(connection: &Connection, given: &Map<String, Value>) -> Result<OrderLine, OrderDeskError> {
     let sku = text(given, "sku")?;
     let usual = item_price(connection, sku)?;
     let price = maybe_amount(given, "price")?.unwrap_or(usual);
-    Ok(Line { sku: sku.to_owned(), quantity: pieces(given, "quantity")?, price, done: 0 })
+    Ok(OrderLine { sku: sku.to_owned(), quantity: pieces(given, "quantity")?, price, done: 0 })
 }
 
-fn line_text(line: &Line) -> String {
+fn line_text(line: &OrderLine) -> String {
     let cents = line.price % 100;
     format!("{} × {} at {}.{cents:02}", line.quantity, line.sku, line.price / 100)
 }
@@ -171,24 +175,26 @@ fn line_text(line: &Line) -> String {
 /// `create_purchase_order`, `create_sales_order`.
 pub(crate) fn create(
     connection: &Connection,
-    kind: Kind,
+    kind: OrderKind,
     arguments: &Map<String, Value>,
-) -> Result<Planned, Fault> {
+) -> Result<WritePlan, OrderDeskError> {
     let party = text(arguments, kind.party())?;
     check_party(connection, kind, party)?;
     let (due, note) = (maybe_text(arguments, "due")?, maybe_text(arguments, "note")?);
     let given = rows(arguments, "lines")?;
-    let lines: Vec<Line> =
+    let lines: Vec<OrderLine> =
         given.into_iter().map(|line| asked_line(connection, line)).collect::<Result<_, _>>()?;
     if lines.is_empty() {
-        return Err(Fault::Asked("`lines` needs at least one line".to_owned()));
+        return Err(OrderDeskError::Asked("`lines` needs at least one line".to_owned()));
     }
     no_twins(lines.iter().map(|line| line.sku.as_str()))?;
-    let mut changes =
-        vec![Change::new(kind.party(), Value::Null, party), Change::new("status", Value::Null, "open")];
-    changes.extend(due.map(|due| Change::new("due", Value::Null, due)));
-    changes.extend(note.map(|note| Change::new("note", Value::Null, note)));
-    let mut deeds = vec![Deed::one(
+    let mut changes = vec![
+        FieldChange::new(kind.party(), Value::Null, party),
+        FieldChange::new("status", Value::Null, "open"),
+    ];
+    changes.extend(due.map(|due| FieldChange::new("due", Value::Null, due)));
+    changes.extend(note.map(|note| FieldChange::new("note", Value::Null, note)));
+    let mut deeds = vec![CheckedStatement::one(
         "INSERT INTO orders (kind, party, status, due, note) VALUES (?1, ?2, 'open', ?3, ?4)",
         vec![
             cell(kind.word().to_owned()),
@@ -198,20 +204,20 @@ pub(crate) fn create(
         ],
     )];
     for line in &lines {
-        changes.push(Change::new(format!("line {}", line.sku), Value::Null, line_text(line)));
-        deeds.push(Deed::one(
+        changes.push(FieldChange::new(format!("line {}", line.sku), Value::Null, line_text(line)));
+        deeds.push(CheckedStatement::one(
             "INSERT INTO lines (order_id, sku, quantity, price) VALUES ((SELECT max(id) FROM orders), ?1, ?2, ?3)",
             vec![cell(line.sku.clone()), cell(line.quantity), cell(line.price)],
         ));
     }
     let total: i64 = lines.iter().map(|line| line.quantity * line.price).sum();
-    changes.push(Change::new("total", Value::Null, amount(total)));
+    changes.push(FieldChange::new("total", Value::Null, amount(total)));
     let target = format!("{} order for {party}", kind.word());
-    Ok(Planned {
+    Ok(WritePlan {
         entity_type: kind.entity(),
         entity_id: None,
         message: format!("A {target} with {}", counted(lines.len(), "line")),
-        actions: vec![Action { operation: "create", target, changes, deeds }],
+        actions: vec![PlannedAction { operation: "create", target, changes, deeds }],
         warnings: if total > 2_000_000 {
             vec!["the total is above 20000: ask whether it is budgeted".to_owned()]
         } else {
@@ -221,11 +227,11 @@ pub(crate) fn create(
     })
 }
 
-fn no_twins<'a>(skus: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
+fn no_twins<'a>(skus: impl Iterator<Item = &'a str>) -> Result<(), OrderDeskError> {
     let mut seen: Vec<&str> = Vec::new();
     for sku in skus {
         if seen.contains(&sku) {
-            return Err(Fault::Asked(format!("`{sku}` is named twice: one line per item")));
+            return Err(OrderDeskError::Asked(format!("`{sku}` is named twice: one line per item")));
         }
         seen.push(sku);
     }
@@ -240,9 +246,9 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
 /// `modify_purchase_order`, `modify_sales_order`: the head first, then lines changed, added and removed, each an action.
 pub(crate) fn modify(
     connection: &Connection,
-    kind: Kind,
+    kind: OrderKind,
     arguments: &Map<String, Value>,
-) -> Result<Planned, Fault> {
+) -> Result<WritePlan, OrderDeskError> {
     let order = find(connection, kind, arguments)?;
     let mut warnings = Vec::new();
     if matches!(order.status.as_str(), "received" | "shipped") {
@@ -252,7 +258,7 @@ pub(crate) fn modify(
             order.status
         ));
     }
-    let mut actions: Vec<Action> = head(connection, &order, arguments)?.into_iter().collect();
+    let mut actions: Vec<PlannedAction> = head(connection, &order, arguments)?.into_iter().collect();
     for given in rows(arguments, "set_lines")? {
         actions.push(set_line(&order, given)?);
     }
@@ -264,9 +270,9 @@ pub(crate) fn modify(
     }
     no_twins(actions.iter().map(|action| action.target.as_str()))?;
     if actions.is_empty() {
-        return Err(Fault::Asked(format!("nothing of {} would change", order.number())));
+        return Err(OrderDeskError::Asked(format!("nothing of {} would change", order.number())));
     }
-    Ok(Planned {
+    Ok(WritePlan {
         entity_type: kind.entity(),
         entity_id: Some(order.number()),
         message: format!("{} of {}", counted(actions.len(), "change"), order.number()),
@@ -280,12 +286,12 @@ fn head(
     connection: &Connection,
     order: &Order,
     arguments: &Map<String, Value>,
-) -> Result<Option<Action>, Fault> {
+) -> Result<Option<PlannedAction>, OrderDeskError> {
     let (mut changes, mut deeds) = (Vec::new(), Vec::new());
     if let Some(party) = maybe_text(arguments, order.kind.party())?.filter(|party| **party != order.party) {
         check_party(connection, order.kind, party)?;
-        changes.push(Change::new(order.kind.party(), order.party.as_str(), party));
-        deeds.push(Deed::one(
+        changes.push(FieldChange::new(order.kind.party(), order.party.as_str(), party));
+        deeds.push(CheckedStatement::one(
             "UPDATE orders SET party = ?1 WHERE id = ?2 AND party = ?3",
             vec![cell(party.to_owned()), cell(order.id), cell(order.party.clone())],
         ));
@@ -295,20 +301,23 @@ fn head(
         ("note", &order.note, "UPDATE orders SET note = ?1 WHERE id = ?2 AND note IS ?3"),
     ] {
         if let Some(new) = maybe_text(arguments, field)?.filter(|new| Some(*new) != old.as_deref()) {
-            changes.push(Change::new(field, old.clone().map_or(Value::Null, Value::from), new));
-            deeds.push(Deed::one(sql, vec![cell(new.to_owned()), cell(order.id), cell(old.clone())]));
+            changes.push(FieldChange::new(field, old.clone().map_or(Value::Null, Value::from), new));
+            deeds.push(CheckedStatement::one(
+                sql,
+                vec![cell(new.to_owned()), cell(order.id), cell(old.clone())],
+            ));
         }
     }
-    let action = Action { operation: "update", target: order.number(), changes, deeds };
+    let action = PlannedAction { operation: "update", target: order.number(), changes, deeds };
     Ok((!action.changes.is_empty()).then_some(action))
 }
 
-fn existing<'o>(order: &'o Order, given: &Map<String, Value>) -> Result<&'o Line, Fault> {
+fn existing<'o>(order: &'o Order, given: &Map<String, Value>) -> Result<&'o OrderLine, OrderDeskError> {
     let sku = text(given, "sku")?;
-    order.line(sku).ok_or_else(|| Fault::Asked(format!("{} has no line `{sku}`", order.number())))
+    order.line(sku).ok_or_else(|| OrderDeskError::Asked(format!("{} has no line `{sku}`", order.number())))
 }
 
-fn set_line(order: &Order, given: &Map<String, Value>) -> Result<Action, Fault> {
+fn set_line(order: &Order, given: &Map<String, Value>) -> Result<PlannedAction, OrderDeskError> {
     let line = existing(order, given)?;
     let quantity = match given.get("quantity") {
         None | Some(Value::Null) => line.quantity,
@@ -317,24 +326,27 @@ fn set_line(order: &Order, given: &Map<String, Value>) -> Result<Action, Fault> 
     let price = maybe_amount(given, "price")?.unwrap_or(line.price);
     if quantity < line.done {
         let (number, done) = (order.number(), order.kind.done());
-        return Err(Fault::Asked(format!("{} of `{}` on {number} are {done} already", line.done, line.sku)));
+        return Err(OrderDeskError::Asked(format!(
+            "{} of `{}` on {number} are {done} already",
+            line.done, line.sku
+        )));
     }
     let mut changes = Vec::new();
     if quantity != line.quantity {
-        changes.push(Change::new("quantity", line.quantity, quantity));
+        changes.push(FieldChange::new("quantity", line.quantity, quantity));
     }
     if price != line.price {
-        changes.push(Change::new("price", amount(line.price), amount(price)));
+        changes.push(FieldChange::new("price", amount(line.price), amount(price)));
     }
     if changes.is_empty() {
-        return Err(Fault::Asked(format!("nothing of line `{}` would change", line.sku)));
+        return Err(OrderDeskError::Asked(format!("nothing of line `{}` would change", line.sku)));
     }
-    changes.push(Change::new(
+    changes.push(FieldChange::new(
         "order total",
         amount(order.total()),
         amount(order.total() - line.quantity * line.price + quantity * price),
     ));
-    let deed = Deed::one(
+    let deed = CheckedStatement::one(
         "UPDATE lines SET quantity = ?1, price = ?2
           WHERE order_id = ?3 AND sku = ?4 AND quantity = ?5 AND price = ?6 AND done <= ?1",
         vec![
@@ -347,40 +359,44 @@ fn set_line(order: &Order, given: &Map<String, Value>) -> Result<Action, Fault> 
         ],
     );
     let target = format!("{} line {}", order.number(), line.sku);
-    Ok(Action { operation: "update", target, changes, deeds: vec![deed] })
+    Ok(PlannedAction { operation: "update", target, changes, deeds: vec![deed] })
 }
 
-fn add_line(connection: &Connection, order: &Order, given: &Map<String, Value>) -> Result<Action, Fault> {
+fn add_line(
+    connection: &Connection,
+    order: &Order,
+    given: &Map<String, Value>,
+) -> Result<PlannedAction, OrderDeskError> {
     let line = asked_line(connection, given)?;
     if order.line(&line.sku).is_some() {
-        return Err(Fault::Asked(format!(
+        return Err(OrderDeskError::Asked(format!(
             "{} has a line `{}` already: set_lines changes it",
             order.number(),
             line.sku
         )));
     }
-    let deed = Deed::one(
+    let deed = CheckedStatement::one(
         "INSERT INTO lines (order_id, sku, quantity, price) VALUES (?1, ?2, ?3, ?4)",
         vec![cell(order.id), cell(line.sku.clone()), cell(line.quantity), cell(line.price)],
     );
-    Ok(Action {
+    Ok(PlannedAction {
         operation: "add",
         target: format!("{} line {}", order.number(), line.sku),
-        changes: vec![Change::new("line", Value::Null, line_text(&line))],
+        changes: vec![FieldChange::new("line", Value::Null, line_text(&line))],
         deeds: vec![deed],
     })
 }
 
-fn remove_line(order: &Order, given: &Map<String, Value>) -> Result<Action, Fault> {
+fn remove_line(order: &Order, given: &Map<String, Value>) -> Result<PlannedAction, OrderDeskError> {
     let line = existing(order, given)?;
-    let deed = Deed::one(
+    let deed = CheckedStatement::one(
         "DELETE FROM lines WHERE order_id = ?1 AND sku = ?2 AND quantity = ?3 AND done = 0",
         vec![cell(order.id), cell(line.sku.clone()), cell(line.quantity)],
     );
-    Ok(Action {
+    Ok(PlannedAction {
         operation: "remove",
         target: format!("{} line {}", order.number(), line.sku),
-        changes: vec![Change::new("line", line_text(line), Value::Null)],
+        changes: vec![FieldChange::new("line", line_text(line), Value::Null)],
         deeds: vec![deed],
     })
 }
@@ -388,19 +404,21 @@ fn remove_line(order: &Order, given: &Map<String, Value>) -> Result<Action, Faul
 /// `delete_purchase_order`, `delete_sales_order`: everything that goes is shown.
 pub(crate) fn delete(
     connection: &Connection,
-    kind: Kind,
+    kind: OrderKind,
     arguments: &Map<String, Value>,
-) -> Result<Planned, Fault> {
+) -> Result<WritePlan, OrderDeskError> {
     let order = find(connection, kind, arguments)?;
     let mut changes = vec![
-        Change::new(kind.party(), order.party.as_str(), Value::Null),
-        Change::new("status", order.status.as_str(), Value::Null),
+        FieldChange::new(kind.party(), order.party.as_str(), Value::Null),
+        FieldChange::new("status", order.status.as_str(), Value::Null),
     ];
-    changes.extend(order.due.as_deref().map(|due| Change::new("due", due, Value::Null)));
-    changes.extend(order.note.as_deref().map(|note| Change::new("note", note, Value::Null)));
+    changes.extend(order.due.as_deref().map(|due| FieldChange::new("due", due, Value::Null)));
+    changes.extend(order.note.as_deref().map(|note| FieldChange::new("note", note, Value::Null)));
     let lines = order.lines.iter();
-    changes.extend(lines.map(|line| Change::new(format!("line {}", line.sku), line_text(line), Value::Null)));
-    changes.push(Change::new("total", amount(order.total()), Value::Null));
+    changes.extend(
+        lines.map(|line| FieldChange::new(format!("line {}", line.sku), line_text(line), Value::Null)),
+    );
+    changes.push(FieldChange::new("total", amount(order.total()), Value::Null));
     let done: i64 = order.lines.iter().map(|line| line.done).sum();
     let mut warnings = vec!["an order that is deleted cannot be brought back".to_owned()];
     if done > 0 {
@@ -410,16 +428,21 @@ pub(crate) fn delete(
             kind.done()
         ));
     }
-    let deed = Deed::one(
+    let deed = CheckedStatement::one(
         "DELETE FROM orders WHERE id = ?1 AND status = ?2
             AND NOT EXISTS (SELECT 1 FROM lines WHERE order_id = ?1 AND done > 0)",
         vec![cell(order.id), cell(order.status.clone())],
     );
-    Ok(Planned {
+    Ok(WritePlan {
         entity_type: kind.entity(),
         entity_id: Some(order.number()),
         message: format!("Deletion of {} for {}", order.number(), order.party),
-        actions: vec![Action { operation: "delete", target: order.number(), changes, deeds: vec![deed] }],
+        actions: vec![PlannedAction {
+            operation: "delete",
+            target: order.number(),
+            changes,
+            deeds: vec![deed],
+        }],
         warnings,
         prior: Some(order.shown()),
     })

@@ -1,32 +1,36 @@
-//! What can be looked at. Changes nothing.
+//! The tools that only read.
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde_json::{Map, Value, json};
 
-use crate::Fault;
+use crate::OrderDeskError;
 use crate::arguments::{maybe_text, text};
 use crate::change::amount;
-use crate::orders::{Kind, load};
+use crate::orders::{OrderKind, load};
 use crate::tools;
 
 pub(crate) fn answer(
     connection: &Connection,
     tool: &str,
     arguments: &Map<String, Value>,
-) -> Result<Value, Fault> {
+) -> Result<Value, OrderDeskError> {
     tools::check(tool, arguments)?;
     match tool {
-        "list_purchase_orders" => orders(connection, Kind::Purchase, arguments),
-        "list_sales_orders" => orders(connection, Kind::Sales, arguments),
+        "list_purchase_orders" => orders(connection, OrderKind::Purchase, arguments),
+        "list_sales_orders" => orders(connection, OrderKind::Sales, arguments),
         "get_order" => order(connection, arguments),
         "search_items" => items(connection, arguments),
         "check_inventory" => inventory(connection, arguments),
         "list_stock_adjustments" => adjustments(connection),
-        other => Err(Fault::Asked(format!("there is no tool `{other}`"))),
+        other => Err(OrderDeskError::Asked(format!("there is no tool `{other}`"))),
     }
 }
 
-fn orders(connection: &Connection, kind: Kind, arguments: &Map<String, Value>) -> Result<Value, Fault> {
+fn orders(
+    connection: &Connection,
+    kind: OrderKind,
+    arguments: &Map<String, Value>,
+) -> Result<Value, OrderDeskError> {
     let status = maybe_text(arguments, "status")?;
     let mut statement = connection
         .prepare("SELECT id FROM orders WHERE kind = ?1 AND (?2 IS NULL OR status = ?2) ORDER BY id DESC")?;
@@ -49,13 +53,13 @@ fn orders(connection: &Connection, kind: Kind, arguments: &Map<String, Value>) -
     Ok(json!({"total": found.len(), "orders": found}))
 }
 
-fn order(connection: &Connection, arguments: &Map<String, Value>) -> Result<Value, Fault> {
+fn order(connection: &Connection, arguments: &Map<String, Value>) -> Result<Value, OrderDeskError> {
     let number = text(arguments, "number")?;
-    let unknown = || Fault::Asked(format!("there is no order `{number}`"));
+    let unknown = || OrderDeskError::Asked(format!("there is no order `{number}`"));
     let (prefix, digits) = number.split_once('-').ok_or_else(unknown)?;
     let kind = match prefix {
-        "PO" => Kind::Purchase,
-        "SO" => Kind::Sales,
+        "PO" => OrderKind::Purchase,
+        "SO" => OrderKind::Sales,
         _ => return Err(unknown()),
     };
     let id: i64 = digits.parse().map_err(|_| unknown())?;
@@ -78,7 +82,7 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Value> {
 
 const ITEM: &str = "SELECT sku, name, unit, price, stock, bin, reorder_point FROM items";
 
-fn items(connection: &Connection, arguments: &Map<String, Value>) -> Result<Value, Fault> {
+fn items(connection: &Connection, arguments: &Map<String, Value>) -> Result<Value, OrderDeskError> {
     let wanted = maybe_text(arguments, "query")?.map(str::to_lowercase);
     let mut statement = connection.prepare(&format!("{ITEM} ORDER BY sku"))?;
     let all: Vec<Value> = statement.query_map([], item)?.collect::<Result<_, _>>()?;
@@ -90,10 +94,10 @@ fn items(connection: &Connection, arguments: &Map<String, Value>) -> Result<Valu
     Ok(json!({"total": found.len(), "items": found}))
 }
 
-fn inventory(connection: &Connection, arguments: &Map<String, Value>) -> Result<Value, Fault> {
+fn inventory(connection: &Connection, arguments: &Map<String, Value>) -> Result<Value, OrderDeskError> {
     let sku = text(arguments, "sku")?;
     let found = connection.query_row(&format!("{ITEM} WHERE sku = ?1"), [sku], item).optional()?;
-    let mut found = found.ok_or_else(|| Fault::Asked(format!("there is no item `{sku}`")))?;
+    let mut found = found.ok_or_else(|| OrderDeskError::Asked(format!("there is no item `{sku}`")))?;
     let open = |kind: &str| -> Result<i64, rusqlite::Error> {
         connection.query_row(
             "SELECT coalesce(sum(quantity - done), 0) FROM lines JOIN orders ON orders.id = order_id
@@ -110,7 +114,7 @@ fn inventory(connection: &Connection, arguments: &Map<String, Value>) -> Result<
     Ok(found)
 }
 
-fn adjustments(connection: &Connection) -> Result<Value, Fault> {
+fn adjustments(connection: &Connection) -> Result<Value, OrderDeskError> {
     let mut statement =
         connection.prepare("SELECT id, sku, quantity, reason FROM adjustments ORDER BY id DESC")?;
     let found: Vec<Value> = statement

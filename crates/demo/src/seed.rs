@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::Fault;
+use crate::OrderDeskError;
 
 const TABLES: &str = "
 CREATE TABLE parties (name TEXT PRIMARY KEY, kind TEXT NOT NULL, city TEXT NOT NULL) STRICT;
@@ -37,9 +37,9 @@ const PARTIES: [(&str, &str, &str); 7] = [
     ("Veloteca Malasaña", "customer", "Madrid"),
 ];
 
-type Item = (&'static str, &'static str, &'static str, i64, i64, &'static str, i64, i64);
+type SeedItemRow = (&'static str, &'static str, &'static str, i64, i64, &'static str, i64, i64);
 
-const ITEMS: [Item; 22] = [
+const ITEMS: [SeedItemRow; 22] = [
     ("TUBE-4130-28", "Chromoly tube 28.6 mm", "m", 1_480, 212, "A-01", 600, 150),
     ("SPOKE-262", "Stainless spoke 262 mm", "pc", 38, 4_150, "B-02", 9_000, 2_500),
     ("HUB-DYN-36", "Dynamo hub, 36 holes", "pc", 6_250, 34, "B-04", 120, 40),
@@ -64,9 +64,10 @@ const ITEMS: [Item; 22] = [
     ("BIKE-CITY", "City bicycle, complete", "pc", 94_500, 21, "F-02", 60, 10),
 ];
 
-type Order = (i64, &'static str, &'static str, &'static str, Option<&'static str>, Option<&'static str>);
+type SeedOrderRow =
+    (i64, &'static str, &'static str, &'static str, Option<&'static str>, Option<&'static str>);
 
-const ORDERS: [Order; 9] = [
+const ORDERS: [SeedOrderRow; 9] = [
     (1034, "purchase", "Taiko Components", "received", Some("2026-10-02"), None),
     (1036, "sales", "Harbour Rentals", "shipped", Some("2026-10-09"), None),
     (1037, "purchase", "Alder & Sons Tubing", "open", Some("2026-11-20"), Some("call before delivery")),
@@ -106,14 +107,14 @@ const ADJUSTMENTS: [(i64, &str, i64, &str); 3] = [
 ];
 
 /// Makes tables and data where there are none yet, in one transaction.
-pub(crate) fn prepare(connection: &Connection) -> Result<(), Fault> {
+pub(crate) fn prepare(connection: &Connection) -> Result<(), OrderDeskError> {
     connection.execute_batch("PRAGMA foreign_keys = ON; BEGIN IMMEDIATE")?;
     let done = fill(connection);
     connection.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     done
 }
 
-fn fill(connection: &Connection) -> Result<(), Fault> {
+fn fill(connection: &Connection) -> Result<(), OrderDeskError> {
     let there: i64 = connection.query_row(
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'orders'",
         [],

@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::Fault;
+use crate::OrderDeskError;
 
 /// What kind of tool it is; the annotations follow from it.
 #[derive(Clone, Copy, PartialEq)]
-enum Family {
+enum ToolFamily {
     Read,
     /// Adds something: `create_*`.
     Additive,
@@ -43,52 +43,53 @@ fn list(items: &Value, what: &str) -> Value {
     json!({"type": "array", "minItems": 1, "maxItems": 100, "items": items, "description": what})
 }
 
-type Entry = (&'static str, Family, &'static str, Vec<(&'static str, Value)>, &'static [&'static str]);
+type DemoToolEntry =
+    (&'static str, ToolFamily, &'static str, Vec<(&'static str, Value)>, &'static [&'static str]);
 
-fn reads() -> Vec<Entry> {
+fn reads() -> Vec<DemoToolEntry> {
     let status = json!({"type": "string", "enum": ["draft", "open", "partial", "received", "shipped"]});
     vec![
         (
             "list_purchase_orders",
-            Family::Read,
+            ToolFamily::Read,
             "Lists purchase orders, newest first.",
             vec![("status", status.clone())],
             &[],
         ),
         (
             "list_sales_orders",
-            Family::Read,
+            ToolFamily::Read,
             "Lists sales orders, newest first.",
             vec![("status", status)],
             &[],
         ),
         (
             "get_order",
-            Family::Read,
+            ToolFamily::Read,
             "One purchase or sales order with its lines.",
             vec![("number", text("such as PO-1040 or SO-1039"))],
             &["number"],
         ),
         (
             "search_items",
-            Family::Read,
+            ToolFamily::Read,
             "Finds items by a part of their number or name.",
             vec![("query", text("a part of the number or name; left out: all"))],
             &[],
         ),
         (
             "check_inventory",
-            Family::Read,
+            ToolFamily::Read,
             "Stock of one item, what is on its way and what is promised.",
             vec![("sku", text("the item's number"))],
             &["sku"],
         ),
-        ("list_stock_adjustments", Family::Read, "Lists stock adjustments, newest first.", vec![], &[]),
+        ("list_stock_adjustments", ToolFamily::Read, "Lists stock adjustments, newest first.", vec![], &[]),
     ]
 }
 
-fn order_writes() -> Vec<Entry> {
-    use Family::{Additive, Destructive, Idempotent};
+fn order_writes() -> Vec<DemoToolEntry> {
+    use ToolFamily::{Additive, Destructive, Idempotent};
     let line = object(
         &[("sku", text("the item's number")), ("quantity", count("how many", 1)), ("price", price())],
         &["sku", "quantity"],
@@ -206,8 +207,8 @@ fn order_writes() -> Vec<Entry> {
     ]
 }
 
-fn stock_writes() -> Vec<Entry> {
-    use Family::{Additive, Destructive, Idempotent};
+fn stock_writes() -> Vec<DemoToolEntry> {
+    use ToolFamily::{Additive, Destructive, Idempotent};
     let difference = || json!({"type": "integer", "minimum": -1_000_000, "maximum": 1_000_000, "description": "more or less than the books say"});
     vec![
         (
@@ -247,14 +248,14 @@ fn stock_writes() -> Vec<Entry> {
     ]
 }
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<DemoToolEntry> {
     [reads(), order_writes(), stock_writes()].into_iter().flatten().collect()
 }
 
-fn schema(entry: &Entry) -> Value {
+fn schema(entry: &DemoToolEntry) -> Value {
     let (_, family, _, fields, required) = entry;
     let mut fields = fields.clone();
-    if *family != Family::Read {
+    if *family != ToolFamily::Read {
         let what = "true shows what would change, false changes it";
         fields.push(("preview", json!({"type": "boolean", "default": true, "description": what})));
     }
@@ -268,10 +269,10 @@ pub fn definitions() -> Vec<Value> {
         .map(|entry| {
             let (name, family, description, ..) = entry;
             let hints = match family {
-                Family::Read => json!({"readOnlyHint": true, "destructiveHint": false}),
-                Family::Additive => json!({"readOnlyHint": false, "destructiveHint": false}),
-                Family::Destructive => json!({"readOnlyHint": false, "destructiveHint": true}),
-                Family::Idempotent => {
+                ToolFamily::Read => json!({"readOnlyHint": true, "destructiveHint": false}),
+                ToolFamily::Additive => json!({"readOnlyHint": false, "destructiveHint": false}),
+                ToolFamily::Destructive => json!({"readOnlyHint": false, "destructiveHint": true}),
+                ToolFamily::Idempotent => {
                     json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": true})
                 }
             };
@@ -295,18 +296,18 @@ pub(crate) fn is_read(tool: &str) -> bool {
 }
 
 /// Refuses names a tool does not know, at every level: what is not understood must not be dropped silently.
-pub(crate) fn check(tool: &str, arguments: &Map<String, Value>) -> Result<(), Fault> {
+pub(crate) fn check(tool: &str, arguments: &Map<String, Value>) -> Result<(), OrderDeskError> {
     let entries = entries();
     let entry = entries.iter().find(|(name, ..)| *name == tool);
-    let entry = entry.ok_or_else(|| Fault::Asked(format!("there is no tool `{tool}`")))?;
+    let entry = entry.ok_or_else(|| OrderDeskError::Asked(format!("there is no tool `{tool}`")))?;
     check_names(&schema(entry), arguments, "")
 }
 
-fn check_names(schema: &Value, given: &Map<String, Value>, inside: &str) -> Result<(), Fault> {
+fn check_names(schema: &Value, given: &Map<String, Value>, inside: &str) -> Result<(), OrderDeskError> {
     for (name, value) in given {
         let known = schema.get("properties").and_then(|all| all.get(name));
         let Some(known) = known else {
-            return Err(Fault::Asked(format!("`{inside}{name}` is not known here")));
+            return Err(OrderDeskError::Asked(format!("`{inside}{name}` is not known here")));
         };
         if let (Some(items), Some(rows)) = (known.get("items"), value.as_array()) {
             for (index, row) in rows.iter().enumerate() {

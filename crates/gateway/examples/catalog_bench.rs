@@ -8,14 +8,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use countersign_core::config::{Prefix, Trust};
-use countersign_core::gate::Schema;
-use countersign_core::ids::{FullName, UpstreamId};
-use countersign_core::rules::RuleSet;
-use countersign_core::tool::Tool;
-use countersign_gateway::catalog::{Catalog, Headers, Roster, Source, plan_pins};
+use countersign_config::{ToolNamePrefix, UpstreamTrust};
+use countersign_gateway::catalog::{Catalog, CatalogSource, HeaderMirroring, ListedTools, plan_pins};
 use countersign_gateway::schema::Schemas;
-use countersign_wire::raw;
+use countersign_mcp::raw;
+use countersign_policy::gate::SchemaChecker;
+use countersign_policy::ids::{FullName, UpstreamId};
+use countersign_policy::rules::RuleSet;
+use countersign_policy::tool::Tool;
 use serde_json::{Value, json};
 
 /// A tool as servers for issue trackers list them; the number makes each schema a new one.
@@ -58,15 +58,20 @@ fn main() {
     let list: Vec<_> = (0..count).map(|number| raw::to_raw(&definition(number))).collect();
     println!("{count} tools");
     timed("reading a list of new tools", 1, || {
-        Roster::read(&upstream, list.clone(), Headers::Plain, &Schemas::default())
+        ListedTools::read(&upstream, list.clone(), HeaderMirroring::Plain, &Schemas::default())
     });
-    let roster = Arc::new(Roster::read(&upstream, list.clone(), Headers::Plain, &schemas));
+    let listed = Arc::new(ListedTools::read(&upstream, list.clone(), HeaderMirroring::Plain, &schemas));
     timed("reading the same list again", 3, || {
-        Roster::read(&upstream, list.clone(), Headers::Plain, &schemas)
+        ListedTools::read(&upstream, list.clone(), HeaderMirroring::Plain, &schemas)
     });
-    let standings =
-        plan_pins(Trust::FirstSight, countersign_store::Sight::First, &[], &roster.sound()).standings;
-    let source = [Source { roster, standings, prefix: Prefix::Upstream }];
+    let standings = plan_pins(
+        UpstreamTrust::FirstSight,
+        countersign_store::ListingOccurrence::First,
+        &[],
+        &listed.sound(),
+    )
+    .standings;
+    let source = [CatalogSource { listed, standings, prefix: ToolNamePrefix::Upstream, is_starting: false }];
     timed("building the catalogue", 3, || Catalog::build(&source, &RuleSet::default()));
     let catalog = Catalog::build(&source, &RuleSet::default());
     let (known, unknown) =

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use countersign_gateway::search::{Document, Index, Query};
+use countersign_gateway::search::{Document, Index, SearchQuery};
 use serde_json::{Value, json};
 
 const VERBS: &[&str] = &[
@@ -121,7 +121,7 @@ fn measure(name: &str, index: &Index, queries: &[&str], rounds: usize) {
     for round in 0..rounds + 1 {
         for text in queries {
             let start = Instant::now();
-            black_box(index.search(&Query::new(black_box(text), 15)));
+            black_box(index.search(&SearchQuery::new(black_box(text), 15)));
             // The first round warms up.
             if round > 0 {
                 times.push(start.elapsed());

@@ -1,25 +1,25 @@
-//! Answers: envelopes as tool results, upstream results unchanged but for our `_meta`, refusals as either.
+//! Replies to tool calls: envelopes of our own, and upstream results that are unchanged but for our `_meta`.
 
-use countersign_core::envelope::Envelope;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_wire::frame::{Reply, RpcError};
-use countersign_wire::raw::{self, Edit, Raw};
+mod text;
+
+use countersign_mcp::jsonrpc::{Reply, RpcError};
+use countersign_mcp::raw::{self, MemberEdit, RawJson};
+use countersign_policy::envelope::Envelope;
+use countersign_policy::ids::RequestId;
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
-/// What a tool call is answered with.
 pub enum Answer {
-    /// Our own words.
     Envelope(Envelope),
-    /// Our own words, with what only a card is to see.
+    /// An envelope, with `_meta` for its card.
     Carded(Envelope, Map<String, Value>),
     /// The upstream's result, bytes as they came, with `_meta["countersign"]`.
-    Upstream(Raw),
-    /// A JSON-RPC error.
+    Upstream(RawJson),
     Rpc(RpcError),
 }
 
 impl Answer {
-    /// A refusal: a tool result with `isError`, but for human-only tools, whose refusal the contract makes a JSON-RPC error.
+    /// A refusal: a tool result with `isError`, or for human-only tools a JSON-RPC error, as the contract has it.
     pub fn refused(command: &str, refusal: &Refusal) -> Self {
         if refusal.code == Code::RoleForbidden {
             let data = json!({"code": refusal.code.as_str(), "details": refusal.details_value()});
@@ -28,7 +28,7 @@ impl Answer {
         Self::Envelope(Envelope::refused(command, refusal))
     }
 
-    /// What is refused or broken, as `{code, message, details}`; none where an upstream's result or our own yes is told.
+    /// The first error as `{code, message, details}`.
     pub fn error(&self) -> Option<Value> {
         match self {
             Self::Envelope(envelope) | Self::Carded(envelope, _) => {
@@ -49,42 +49,68 @@ impl Answer {
         }
     }
 
-    /// As a reply on the wire.
-    pub fn into_reply(self) -> Reply {
+    /// The reply to the request with this id.
+    pub fn into_reply(self, request_id: Option<&RequestId>) -> Reply {
+        self.into_reply_with(TextForm::ForModel, request_id)
+    }
+
+    /// The reply to the request with this id, with this text block in an envelope of ours.
+    pub fn into_reply_with(self, form: TextForm, request_id: Option<&RequestId>) -> Reply {
         crate::trace::answered(&self);
-        match self {
-            Self::Envelope(envelope) => Ok(tool_result(&envelope)),
-            Self::Carded(envelope, mut meta) => {
-                meta.insert(OURS.to_owned(), mark());
-                let result = tool_result(&envelope);
-                Ok(raw::set(&result, "_meta", &raw::to_raw(&meta)).unwrap_or(result))
-            }
-            Self::Upstream(result) => Ok(result),
-            Self::Rpc(error) => Err(error),
+        let (envelope, mut meta) = match self {
+            Self::Envelope(envelope) => (envelope, Map::new()),
+            Self::Carded(envelope, meta) => (envelope, meta),
+            Self::Upstream(result) => return Ok(result),
+            Self::Rpc(error) => return Err(error),
+        };
+        let mut ours = mark();
+        if let (Some(id), Some(members)) = (request_id, ours.as_object_mut()) {
+            members.insert("request_id".to_owned(), id.as_str().into());
         }
+        meta.insert(OURS.to_owned(), ours);
+        let result = tool_result(&envelope, form);
+        Ok(raw::set(&result, "_meta", &raw::to_raw(&meta)).unwrap_or(result))
     }
 }
 
 /// Our member of `_meta`. Upstreams can't write it: `own_marks` takes theirs out.
 const OURS: &str = "countersign";
 
-/// What marks an envelope as ours: cards believe no other.
+/// Marks an envelope as ours. Cards trust no other.
 fn mark() -> Value {
     json!({"envelope": true})
 }
 
-/// The envelope as `structuredContent` and as one text block, `isError = !ok`, marked as ours.
-pub fn tool_result(envelope: &Envelope) -> Raw {
-    let text = envelope.to_text();
-    let value = raw::from_text(text.as_str()).unwrap_or_else(raw::empty_object);
+/// The text block of an envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextForm {
+    /// Sentences for the model, or the data alone.
+    ForModel,
+    /// The envelope once more, as the original of `pack`'s tools has it.
+    Envelope,
+}
+
+/// The envelope as `structuredContent`, with one text block, `isError = !ok`, marked as ours.
+pub fn tool_result(envelope: &Envelope, form: TextForm) -> RawJson {
+    let whole = envelope.to_text();
+    let value = raw::from_text(whole.as_str()).unwrap_or_else(raw::empty_object);
+    let text = match form {
+        TextForm::ForModel => text::for_model(envelope),
+        TextForm::Envelope => whole,
+    };
     let told = raw::to_raw(&json!({"content": [{"type": "text", "text": text}]}));
     let meta = raw::to_raw(&json!({OURS: mark()}));
     let edits = [
-        Edit::Set("structuredContent", value.get()),
-        Edit::Set("isError", if envelope.ok { "false" } else { "true" }),
-        Edit::Set("_meta", meta.get()),
+        MemberEdit::Set("structuredContent", value.get()),
+        MemberEdit::Set("isError", if envelope.ok { "false" } else { "true" }),
+        MemberEdit::Set("_meta", meta.get()),
     ];
     raw::edit(&told, &edits).unwrap_or(told)
+}
+
+/// The text block of an answer, for the model.
+pub fn model_text(envelope: &Envelope) -> String {
+    text::for_model(envelope)
 }
 
 /// The envelope of one of our own upstreams, marked as ours.
@@ -97,9 +123,9 @@ pub fn marked(mut result: Value) -> Value {
     result
 }
 
-/// The upstream's result with our facts in its `_meta`; every other byte stays as it was. A mark in it is ours: what others
-/// wrote there was taken out when it came.
-pub fn with_meta<T: serde::Serialize>(result: Raw, facts: &T) -> Raw {
+/// Adds our metadata to the `_meta` of an upstream's result; every other byte stays as it was. A mark in it is ours: `own_marks`
+/// has removed those of others.
+pub fn with_meta<T: serde::Serialize>(result: RawJson, facts: &T) -> RawJson {
     let is_marked =
         raw::get_in(&result, &["_meta", OURS, "envelope"]).is_some_and(|mark| mark.get() == "true");
     let facts = raw::to_raw(facts);
@@ -126,7 +152,8 @@ mod tests {
     #[test]
     fn what_somebody_else_wrote_keeps_its_digits_in_our_envelope() {
         let text = r#"[{"step":1,"result":{"big":12345678901234567890123,"e":1E+2}}]"#;
-        let result = tool_result(&Envelope::ok("run_plan", Map::new()).with_text("steps", text));
+        let envelope = Envelope::ok("run_plan", Map::new()).with_text("steps", text);
+        let result = tool_result(&envelope, TextForm::ForModel);
         assert!(result.get().contains(&format!(r#""data":{{"steps":{text}}}"#)), "{result}");
         let value: Value = serde_json::from_str(result.get()).unwrap();
         assert!(value["content"][0]["text"].as_str().unwrap().contains(text), "{value}");
@@ -134,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_envelope_is_text_and_structure() {
-        let result = tool_result(&Envelope::ok("set_mode", Map::new()));
+        let result = tool_result(&Envelope::ok("set_mode", Map::new()), TextForm::Envelope);
         let value: Value = serde_json::from_str(result.get()).unwrap();
         assert_eq!(value["isError"], false);
         assert_eq!(value["_meta"], json!({"countersign": {"envelope": true}}));

@@ -1,5 +1,5 @@
-//! Putting the house together from its configuration: law, upstreams, keeper. Reads no file and no environment:
-//! both are handed in, secrets resolved.
+//! Builds the gateway from its configuration: policy, upstreams, catalogue refresher. Reads no file and no environment: the
+//! caller passes both, with secrets resolved.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -7,82 +7,97 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::config::{
-    Config, NativeKind, Pair, Template, Upstream as Written, UpstreamAccess, UpstreamKind,
+use countersign_config::{
+    Config, NativeKind, Template, TemplatePair, Upstream as Written, UpstreamAccess, UpstreamKind,
+    UpstreamStart,
 };
-use countersign_core::ids::{FullName, Secret, ToolName, UpstreamId};
+use countersign_mcp::client::{BoxFuture, ClientIdentity, HttpSpec, StdioSpec, TokenProvider, UpstreamSpec};
+use countersign_mcp::jsonrpc::FrameLimits;
+use countersign_mcp::oauth::MachineClient;
+use countersign_mcp::raw;
+use countersign_policy::ids::{FullName, Secret, ToolName, UpstreamId};
 use countersign_store::Store;
-use countersign_wire::frame::Limits;
-use countersign_wire::raw;
-use countersign_wire::upstream::oauth::Machine;
-use countersign_wire::upstream::{Bearer, HttpSpec, Identity, Later, Spec, StdioSpec};
 use serde_json::json;
 
-use crate::house::{House, Upstreams};
-use crate::law::Law;
+use crate::active_policy::ActivePolicy;
+use crate::catalog_refresh::{CatalogRefresher, OwnTools, UpstreamReach, UpstreamTerms};
+use crate::demand::UpstreamDemand;
+use crate::file_paths::FilePaths;
 use crate::news_queue::NewsQueue;
 use crate::notify::Hooks;
-use crate::relist::{Keeper, OwnTools, Reach, Terms};
-use crate::runs::Runs;
+use crate::runs::BackgroundRuns;
+use crate::state::{GatewayState, UpstreamMap};
 use crate::upstream_questions;
 use crate::upstreams::Upstream;
-use crate::upstreams::command::{self, CommandUpstream, Looks};
+use crate::upstreams::command::{self, CommandUpstream, PreviewRunner};
 use crate::upstreams::environment::{self, Variable};
-use crate::upstreams::mcp::signin::{ByItself, Keys, Known, SignedIn};
-use crate::upstreams::mcp::{McpUpstream, Settings};
-use crate::upstreams::native::{Ground, Native, NativeUpstream, Natives};
+use crate::upstreams::mcp::signin::{ByItself, OauthClientSettings, SignedIn, TokenFile};
+use crate::upstreams::mcp::{McpSettings, McpUpstream};
+use crate::upstreams::native::{NativeContext, NativeFactory, NativeServer, NativeUpstream};
 
-/// How long a call may take where nobody says.
+/// The timeout of calls without a configured one.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What surrounds the house.
+/// What the gateway gets from its process.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct GatewayEnvironment {
     /// Our own environment, of which children get a few plain variables.
     pub ambient: Vec<Variable>,
     /// The folder of the configuration: relative paths start here.
     pub folder: PathBuf,
-    /// Where a person decides, if there is a desk.
+    /// The address of the approvals page.
     pub desk_url: Option<String>,
-    /// Who makes the upstreams of our own.
-    pub natives: Option<Arc<dyn Natives>>,
+    /// Makes native upstreams.
+    pub natives: Option<Arc<dyn NativeFactory>>,
+    /// Whether upstreams are offered roots before a client with roots is here: clients over HTTP share one connection to each, and
+    /// commands such as `init` list the tools for clients to come.
+    pub expects_roots: bool,
     /// Where tokens for upstreams are kept, if anywhere.
-    pub keys: Option<Arc<Keys>>,
+    pub keys: Option<Arc<TokenFile>>,
+    /// Whether calls are held even where a grant would let them run.
+    pub ignores_grants: bool,
 }
 
-/// What the configuration asks for and this program can't give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("upstream `{upstream}`: {why}")]
 pub struct CannotBuild {
-    /// Which upstream.
     pub upstream: String,
-    /// Why not.
     pub why: String,
 }
 
-impl Law {
-    /// The law a configuration states.
-    pub fn of(config: &Config, around: &Surroundings) -> Self {
+fn home(ambient: &[Variable]) -> Option<String> {
+    let found = ambient.iter().find(|(name, _)| name == "HOME");
+    found.and_then(|(_, home)| home.to_str().map(str::to_owned))
+}
+
+impl ActivePolicy {
+    pub fn of(config: &Config, around: &GatewayEnvironment) -> Self {
+        let home = home(&around.ambient);
+        let bases = config.path_bases(around.folder.to_str(), home.clone());
         Self {
-            rules: config.rules.clone(),
+            rules: config.rules.clone().with_paths(Arc::new(FilePaths(bases))),
             strictness: config.intent.strictness,
             mode: config.gateway.mode,
             max_mode: config.gateway.max_mode,
             agent_auth: config.gateway.agent_auth,
             ttl: config.confirm.ttl,
             hold: config.confirm.hold,
+            automatic_below: config.confirm.automatic_below,
             timeout: USUAL_TIMEOUT,
-            config: Arc::new(config.clone()),
+            // Explanations follow no link: they are about calls that are not made.
+            config: Arc::new(config.clone().placed(around.folder.to_str(), home.clone())),
             hooks: Hooks::of(config, &around.ambient, around.folder.clone()),
-            looks: Looks::new(&around.ambient, &around.folder),
+            looks: PreviewRunner::new(&around.ambient, &around.folder),
             desk_url: around.desk_url.clone(),
+            home,
             aliases: config.gateway.aliases.clone(),
             suggest: suggested(config),
+            ignores_grants: around.ignores_grants,
         }
     }
 }
 
-/// What command tools say should be thought of first.
+/// The suggestions of command tools.
 fn suggested(config: &Config) -> HashMap<FullName, Vec<FullName>> {
     let mut all = HashMap::new();
     for written in &config.upstreams {
@@ -95,64 +110,75 @@ fn suggested(config: &Config) -> HashMap<FullName, Vec<FullName>> {
     all
 }
 
-/// Builds the house and starts its keeper. Upstreams start when their list is first read.
+/// Builds the gateway and starts refreshing its catalogue. Eager upstreams start at once, lazy ones when they are needed.
 pub fn assemble(
     config: &Config,
     store: Store,
-    around: Surroundings,
-) -> Result<(Arc<House>, Arc<Keeper>, Assembly), CannotBuild> {
-    let runs = Runs::new(store.clone(), around.folder.join("runs"));
-    let house = Arc::new(House::new(store.clone(), Law::of(config, &around)));
-    let keeper = Arc::new(Keeper::new(Arc::clone(&house), Vec::new()));
-    house.kept_by(&keeper);
-    house.runs_are(&runs);
-    Runs::sweep_now_and_then(&runs);
-    let mut assembly = Assembly { around, store, news: Arc::clone(&house.news), runs, written: Vec::new() };
-    let (upstreams, terms, _) = assembly.build(config, &Upstreams::new())?;
-    house.upstreams.store(Arc::new(upstreams));
-    keeper.serve(terms);
+    around: GatewayEnvironment,
+) -> Result<(Arc<GatewayState>, Arc<CatalogRefresher>, Assembly), CannotBuild> {
+    let runs = BackgroundRuns::new(store.clone(), around.folder.join("runs"));
+    let gateway = Arc::new(GatewayState::new(store.clone(), ActivePolicy::of(config, &around)));
+    if around.expects_roots {
+        gateway.demand.expect_roots();
+    }
+    let refresher = Arc::new(CatalogRefresher::new(Arc::clone(&gateway), Vec::new()));
+    gateway.set_refresher(&refresher);
+    gateway.set_runs(&runs);
+    BackgroundRuns::sweep_now_and_then(&runs);
+    let mut assembly = Assembly {
+        around,
+        store,
+        news: Arc::clone(&gateway.news),
+        demand: Arc::clone(&gateway.demand),
+        runs,
+        written: Vec::new(),
+    };
+    let (upstreams, terms, _) = assembly.build(config, &UpstreamMap::new())?;
+    gateway.upstreams.store(Arc::new(upstreams));
+    refresher.serve(terms);
     assembly.written.clone_from(&config.upstreams);
-    tokio::spawn(Arc::clone(&keeper).keep(Arc::clone(&house.news)));
-    let first = Arc::clone(&keeper);
+    tokio::spawn(Arc::clone(&refresher).run(Arc::clone(&gateway.news)));
+    let first = Arc::clone(&refresher);
     tokio::spawn(async move { first.first_round().await });
-    Ok((house, keeper, assembly))
+    Ok((gateway, refresher, assembly))
 }
 
 /// What is needed to put the house together again when its configuration changes.
 pub struct Assembly {
-    around: Surroundings,
+    around: GatewayEnvironment,
     store: Store,
     news: Arc<NewsQueue>,
-    runs: Arc<Runs>,
+    demand: Arc<UpstreamDemand>,
+    runs: Arc<BackgroundRuns>,
     written: Vec<Written>,
 }
 
 impl Assembly {
     /// The commands under way, for whoever shows or stops them.
-    pub fn runs(&self) -> &Arc<Runs> {
+    pub fn runs(&self) -> &Arc<BackgroundRuns> {
         &self.runs
     }
 
     /// Takes a changed configuration: the law at once, upstreams only where they differ. Sessions stay.
     pub async fn reload(
         &mut self,
-        house: &Arc<House>,
-        keeper: &Arc<Keeper>,
+        gateway: &Arc<GatewayState>,
+        refresher: &Arc<CatalogRefresher>,
         config: &Config,
     ) -> Result<(), CannotBuild> {
-        let before = house.upstreams.load_full();
+        let before = gateway.upstreams.load_full();
         let (upstreams, terms, fresh) = self.build(config, &before)?;
-        let renamed = house.law.load().aliases != config.gateway.aliases;
-        house.law.store(Arc::new(Law::of(config, &self.around)));
+        let renamed = gateway.policy.load().aliases != config.gateway.aliases;
+        gateway.policy.store(Arc::new(ActivePolicy::of(config, &self.around)));
         let gone: Vec<_> = before
             .iter()
             .filter(|(id, old)| upstreams.get(*id).is_none_or(|new| !Arc::ptr_eq(old, new)))
             .map(|(_, old)| Arc::clone(old))
             .collect();
-        house.upstreams.store(Arc::new(upstreams));
+        gateway.upstreams.store(Arc::new(upstreams));
         self.written.clone_from(&config.upstreams);
         let own = if renamed { OwnTools::Renamed } else { OwnTools::AsBefore };
-        keeper.change(terms, &fresh, own).await;
+        refresher.change(terms, &fresh, own).await;
         for upstream in gone {
             upstream.retire().await;
         }
@@ -160,8 +186,8 @@ impl Assembly {
     }
 
     /// The upstreams a configuration asks for; those written as before are kept as they run.
-    fn build(&self, config: &Config, before: &Upstreams) -> Result<Built, CannotBuild> {
-        let mut upstreams = Upstreams::new();
+    fn build(&self, config: &Config, before: &UpstreamMap) -> Result<BuiltUpstreams, CannotBuild> {
+        let mut upstreams = UpstreamMap::new();
         let (mut terms, mut fresh) = (Vec::new(), Vec::new());
         for written in &config.upstreams {
             // What an upstream may ask is declared when its connection opens.
@@ -178,12 +204,23 @@ impl Assembly {
             };
             upstreams.insert(written.id.clone(), upstream);
             let reach = match &written.kind {
-                UpstreamKind::Http { .. } => Reach::Http,
-                UpstreamKind::Stdio { .. } | UpstreamKind::Command { .. } => Reach::Elsewhere,
-                UpstreamKind::Native { .. } => Reach::Here,
+                UpstreamKind::Http { .. } => UpstreamReach::Http,
+                UpstreamKind::Stdio { .. } => UpstreamReach::Stdio,
+                UpstreamKind::Command { .. } => UpstreamReach::Command,
+                UpstreamKind::Native { .. } => UpstreamReach::Native,
             };
-            let of_list =
-                Terms { trust: written.trust, prefix: written.prefix, every: written.relist, reach };
+            // Command tools and our own upstreams start nothing when they are listed.
+            let start = match &written.kind {
+                UpstreamKind::Http { .. } | UpstreamKind::Stdio { .. } => written.start,
+                UpstreamKind::Command { .. } | UpstreamKind::Native { .. } => UpstreamStart::Eager,
+            };
+            let of_list = UpstreamTerms {
+                trust: written.trust,
+                prefix: written.prefix,
+                every: written.relist,
+                reach,
+                start,
+            };
             terms.push((written.id.clone(), of_list));
         }
         Ok((upstreams, terms, fresh))
@@ -192,7 +229,7 @@ impl Assembly {
     fn make(&self, written: &Written, config: &Config) -> Result<Arc<dyn Upstream>, CannotBuild> {
         let id = written.id.clone();
         if let UpstreamKind::Command { tools, env, cwd } = &written.kind {
-            let settings = command::Settings {
+            let settings = command::CommandSettings {
                 tools,
                 env,
                 cwd: cwd.as_ref(),
@@ -209,8 +246,9 @@ impl Assembly {
             let native = native.map_err(|why| CannotBuild { upstream: written.id.to_string(), why })?;
             return Ok(Arc::new(NativeUpstream::new(id, native)));
         }
-        let mut settings = Settings::new(spec(written, &self.around)?, identity_for(&written.access));
+        let mut settings = McpSettings::new(spec(written, &self.around)?, identity_for(&written.access));
         settings.limits = frame_limits(config);
+        settings.demand = Arc::clone(&self.demand);
         Ok(Arc::new(McpUpstream::new(id, settings, Arc::clone(&self.news) as _)))
     }
 
@@ -219,7 +257,7 @@ impl Assembly {
         kind: NativeKind,
         folder: Option<&Template>,
         id: &UpstreamId,
-    ) -> Result<Arc<dyn Native>, String> {
+    ) -> Result<Arc<dyn NativeServer>, String> {
         let makes = self.around.natives.as_ref().ok_or("nobody here makes upstreams of our own")?;
         let own_folder = match folder {
             Some(folder) => {
@@ -228,34 +266,40 @@ impl Assembly {
             }
             None => None,
         };
-        let ground =
-            Ground { id, store: &self.store, folder: &self.around.folder, own_folder: own_folder.as_deref() };
+        let ground = NativeContext {
+            id,
+            store: &self.store,
+            folder: &self.around.folder,
+            own_folder: own_folder.as_deref(),
+        };
         makes.make(kind, ground)
     }
 }
 
 /// Upstreams, how their lists are treated, and which of them are new.
-type Built = (Upstreams, Vec<(UpstreamId, Terms)>, Vec<UpstreamId>);
+type BuiltUpstreams = (UpstreamMap, Vec<(UpstreamId, UpstreamTerms)>, Vec<UpstreamId>);
 
-/// The frame limits a configuration states.
-pub fn frame_limits(config: &Config) -> Limits {
-    Limits { frame: usize::try_from(config.limits.frame).unwrap_or(usize::MAX), ..Limits::default() }
+pub fn frame_limits(config: &Config) -> FrameLimits {
+    FrameLimits {
+        frame: usize::try_from(config.limits.frame).unwrap_or(usize::MAX),
+        ..FrameLimits::default()
+    }
 }
 
 /// Whom we say we are to upstreams, where nothing is configured.
-pub fn identity() -> Identity {
+pub fn identity() -> ClientIdentity {
     identity_for(&UpstreamAccess::default())
 }
 
 /// Whom we say we are to an upstream, with the capabilities it may use.
-fn identity_for(access: &UpstreamAccess) -> Identity {
-    Identity {
+fn identity_for(access: &UpstreamAccess) -> ClientIdentity {
+    ClientIdentity {
         client_info: raw::to_raw(&json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")})),
         capabilities: upstream_questions::declared(access),
     }
 }
 
-fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
+fn spec(written: &Written, around: &GatewayEnvironment) -> Result<UpstreamSpec, CannotBuild> {
     let cannot = |why: String| CannotBuild { upstream: written.id.to_string(), why };
     let text = |template: &Template| {
         template.text().ok_or_else(|| cannot(format!("`{}` is not resolved", template.shown())))
@@ -270,7 +314,7 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
                 Some(cwd) => around.folder.join(Path::new(text(cwd)?.expose())),
                 None => around.folder.clone(),
             });
-            Ok(Spec::Stdio(spec))
+            Ok(UpstreamSpec::Stdio(spec))
         }
         UpstreamKind::Http { url, headers, bearer, oauth } => {
             let mut spec = HttpSpec::new(text(url)?.expose());
@@ -279,7 +323,7 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
             }
             let shown = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
             spec.bearer = match (bearer, &around.keys) {
-                (Some(bearer), _) => Some(Arc::new(Fixed(text(bearer)?))),
+                (Some(bearer), _) => Some(Arc::new(StaticBearerToken(text(bearer)?))),
                 (None, _) if signs_in_itself(oauth) => {
                     let said = |name: &str| oauth_text(oauth, name).map_err(&cannot);
                     let machine = machine(said("client_id")?, said("client_secret")?, said("private_key")?);
@@ -289,7 +333,7 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
                 (None, Some(keys)) if !shown => Some(Arc::new(SignedIn::new(&spec, Arc::clone(keys)))),
                 (None, _) => None,
             };
-            Ok(Spec::Http(spec))
+            Ok(UpstreamSpec::Http(spec))
         }
         UpstreamKind::Command { .. } | UpstreamKind::Native { .. } => {
             Err(cannot("it is no MCP server".to_owned()))
@@ -298,7 +342,10 @@ fn spec(written: &Written, around: &Surroundings) -> Result<Spec, CannotBuild> {
 }
 
 /// What signing in to an upstream needs of the configuration; only servers over HTTP that show no token yet can be signed in to.
-pub fn sign_in(written: &Written, around: &Surroundings) -> Result<(HttpSpec, Known), CannotBuild> {
+pub fn sign_in(
+    written: &Written,
+    around: &GatewayEnvironment,
+) -> Result<(HttpSpec, OauthClientSettings), CannotBuild> {
     let cannot = |why: &str| CannotBuild { upstream: written.id.to_string(), why: why.to_owned() };
     let UpstreamKind::Http { headers, bearer, oauth, .. } = &written.kind else {
         return Err(cannot("only a server with a `url` can be signed in to"));
@@ -309,9 +356,9 @@ pub fn sign_in(written: &Written, around: &Surroundings) -> Result<(HttpSpec, Kn
     if signs_in_itself(oauth) {
         return Err(cannot("the gateway signs in to it as itself (`grant = \"client_credentials\"`)"));
     }
-    let Spec::Http(spec) = spec(written, around)? else { return Err(cannot("it has no `url`")) };
+    let UpstreamSpec::Http(spec) = spec(written, around)? else { return Err(cannot("it has no `url`")) };
     let text = |name: &str| oauth_text(oauth, name).map_err(|why| cannot(&why));
-    let known = Known {
+    let known = OauthClientSettings {
         client_id: text("client_id")?,
         client_secret: text("client_secret")?,
         scopes: text("scopes")?,
@@ -320,7 +367,7 @@ pub fn sign_in(written: &Written, around: &Surroundings) -> Result<(HttpSpec, Kn
 }
 
 /// What `oauth` says under a name.
-fn oauth_text(oauth: &[Pair], name: &str) -> Result<Option<String>, String> {
+fn oauth_text(oauth: &[TemplatePair], name: &str) -> Result<Option<String>, String> {
     let Some((_, value)) = oauth.iter().find(|(key, _)| key == name) else { return Ok(None) };
     match value.text() {
         Some(text) => Ok(Some(text.expose().to_owned())),
@@ -328,21 +375,21 @@ fn oauth_text(oauth: &[Pair], name: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn signs_in_itself(oauth: &[Pair]) -> bool {
+fn signs_in_itself(oauth: &[TemplatePair]) -> bool {
     matches!(oauth_text(oauth, "grant"), Ok(Some(grant)) if grant == "client_credentials")
 }
 
 /// The identity the configuration gives the gateway.
-fn machine(id: Option<String>, secret: Option<String>, key: Option<String>) -> Result<Machine, String> {
+fn machine(id: Option<String>, secret: Option<String>, key: Option<String>) -> Result<MachineClient, String> {
     match (id, secret, key) {
-        (Some(id), Some(secret), None) => Ok(Machine::with_secret(id, secret)),
-        (Some(id), None, Some(key)) => Machine::with_key(id, &key).map_err(|fault| fault.to_string()),
+        (Some(id), Some(secret), None) => Ok(MachineClient::with_secret(id, secret)),
+        (Some(id), None, Some(key)) => MachineClient::with_key(id, &key).map_err(|fault| fault.to_string()),
         _ => Err("`oauth` needs `client_id` and either `client_secret` or `private_key`".to_owned()),
     }
 }
 
 fn variables(
-    pairs: &[Pair],
+    pairs: &[TemplatePair],
     text: &dyn Fn(&Template) -> Result<Secret, CannotBuild>,
 ) -> Result<Vec<Variable>, CannotBuild> {
     pairs.iter().map(|(name, value)| Ok((name.into(), text(value)?.expose().into()))).collect()
@@ -350,10 +397,10 @@ fn variables(
 
 /// A bearer token from the configuration.
 #[derive(Debug)]
-struct Fixed(Secret);
+struct StaticBearerToken(Secret);
 
-impl Bearer for Fixed {
-    fn token(&self) -> Later<'_, Option<String>> {
+impl TokenProvider for StaticBearerToken {
+    fn token(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(async { Some(self.0.expose().to_owned()) })
     }
 

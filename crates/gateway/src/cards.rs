@@ -1,51 +1,48 @@
-//! Cards: a plan and its outcome inside the host's own window (MCP Apps). Offered only to clients that say they show them; everyone
-//! else gets the same facts as text. A card decides nothing by itself: its button is an answer of the host's user.
+//! Cards: a plan and its outcome inside the host's own window (MCP Apps). Offered only to clients that declare support; all others
+//! get the same facts as text. A card decides nothing by itself: its button sends the answer of the host's user.
 
 pub mod answer;
-mod face;
+mod card_data;
 mod message;
 mod nonce;
 mod page;
 
-use countersign_wire::frame::{Reply, RpcError};
-use countersign_wire::raw::{self, Edit, Raw};
-use countersign_wire::serve::Ctx;
+use countersign_mcp::jsonrpc::{Reply, RpcError};
+use countersign_mcp::raw::{self, MemberEdit, RawJson};
+use countersign_mcp::server::RequestContext;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use self::face::{asking, outcome, previewing};
-pub use self::message::{Again, apply, cancel, retry};
-pub use self::nonce::nonce;
+pub use self::card_data::{confirmation_meta, outcome_view, preview_meta};
+pub use self::message::RepeatedCall;
 
-/// The card of a plan that waits.
+/// The card of a pending plan.
 pub const PLAN: &str = "ui://countersign/plan";
-/// The card of what became of a plan.
+/// The card of an outcome.
 pub const RESULT: &str = "ui://countersign/result";
-/// What a card is, to a host.
+/// The media type of a card.
 pub const MIME: &str = "text/html;profile=mcp-app";
 
 const EXTENSION: &str = "io.modelcontextprotocol/ui";
 
-/// Whether a client shows cards.
+/// Whether the client shows cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cards {
-    /// It says so.
+pub enum CardSupport {
     Shown,
-    /// It does not.
     Hidden,
 }
 
-impl Cards {
-    /// What the client of this request says: in its session, or with the request itself in the stateless era. Where a
-    /// person runs a plan from the desk there is none.
-    pub fn of<'c>(ctx: impl Into<Option<&'c Ctx>>) -> Self {
-        let ctx: Option<&Ctx> = ctx.into();
+impl CardSupport {
+    /// Support as the client declares it: in its session, or with the request itself in the stateless era. A plan that runs from the
+    /// approvals page has no client.
+    pub fn of<'c>(ctx: impl Into<Option<&'c RequestContext>>) -> Self {
+        let ctx: Option<&RequestContext> = ctx.into();
         let declared = ctx.is_some_and(|ctx| ctx.client().capabilities.as_deref().is_some_and(declares));
         if declared { Self::Shown } else { Self::Hidden }
     }
 }
 
-/// Whether capabilities declare the extension, under the key of today or the one of its early days.
+/// Whether capabilities declare the extension, under its present or its former key.
 fn declares(capabilities: &RawValue) -> bool {
     ["extensions", "experimental"].iter().any(|place| {
         let Some(declared) = raw::get_in(capabilities, &[place, EXTENSION]) else { return false };
@@ -63,22 +60,22 @@ fn declares(capabilities: &RawValue) -> bool {
     })
 }
 
-/// A tool's definition with its link to a card, under both spellings of the key.
-pub fn linked(definition: &RawValue, card: &str) -> Raw {
+/// Adds the link to a card to a tool's definition, under both spellings of the key.
+pub fn linked(definition: &RawValue, card: &str) -> RawJson {
     let uri = raw::to_raw(card);
     let ui = raw::to_raw(&json!({"resourceUri": card}));
-    let edits = [Edit::Set("ui", ui.get()), Edit::Set("ui/resourceUri", uri.get())];
+    let edits = [MemberEdit::Set("ui", ui.get()), MemberEdit::Set("ui/resourceUri", uri.get())];
     raw::edit_inside(definition.get(), "_meta", &edits)
         .and_then(raw::from_text)
         .unwrap_or_else(|| definition.to_owned())
 }
 
-/// The cards as `resources/list` names them.
+/// The cards as `resources/list` returns them.
 pub fn resources() -> [Value; 2] {
     let entry = |uri: &str, name: &str, title: &str, what: &str| json!({"uri": uri, "name": name, "title": title, "description": what, "mimeType": MIME, "_meta": meta()});
     [
         entry(PLAN, "countersign-plan", "Plan", "What a call would change, with Confirm and Cancel"),
-        entry(RESULT, "countersign-result", "Result", "What became of a plan"),
+        entry(RESULT, "countersign-result", "Result", "The outcome of a plan"),
     ]
 }
 
@@ -86,7 +83,7 @@ fn meta() -> Value {
     json!({"ui": {"prefersBorder": true}})
 }
 
-/// `resources/read` of a card. `desk` is the one address its buttons may open.
+/// `resources/read` of a card. `desk` is the only address its buttons may open.
 pub fn read(uri: &str, desk: Option<&str>) -> Reply {
     let text = match uri {
         PLAN => page::plan(desk),

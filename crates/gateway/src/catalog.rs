@@ -1,12 +1,12 @@
-//! The catalogue: every upstream's tools under our names, each with where it stands, what is odd about it and what it needs.
-//! One immutable value, built anew whenever a list, a pin or a rule changes and swapped whole. It asks nobody and stores nothing.
+//! The catalogue: the tools of all upstreams under our names, each with its pin state, oddities and requirements. An immutable value, built
+//! anew whenever a list, a pin or a rule changes. It asks nobody and stores nothing.
 
-mod alike;
 mod build;
 mod direct;
-mod nearest;
+mod listed_tools;
+mod lookalikes;
 mod pins;
-mod roster;
+mod stored_catalog;
 
 #[cfg(test)]
 mod tests;
@@ -14,38 +14,38 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use countersign_core::call::Standing;
-use countersign_core::confirm::{Kind, Strength};
-use countersign_core::effect::{Because, Effect};
-use countersign_core::ids::{FullName, UpstreamId};
-use countersign_core::role::Role;
-use countersign_core::tool::Tool;
-use countersign_store::Definition;
-use countersign_wire::mirror::Mirrors;
-use countersign_wire::raw::Raw;
+use countersign_mcp::mirrored_headers::MirroredHeaders;
+use countersign_mcp::raw::RawJson;
+use countersign_policy::call::CatalogStatus;
+use countersign_policy::confirm::{ApprovalStrength, Kind};
+use countersign_policy::effect::{Effect, EffectReason};
+use countersign_policy::ids::{FullName, UpstreamId};
+use countersign_policy::nearest::nearest_names;
+use countersign_policy::role::Role;
+use countersign_policy::tool::Tool;
+use countersign_store::ToolDefinition;
 use serde_json::value::RawValue;
 
-pub(crate) use self::alike::skeleton;
-pub use self::build::Source;
-pub use self::pins::{PinChange, PinPlan, Pinned, plan_pins};
-pub use self::roster::{Headers, Roster};
+pub use self::build::CatalogSource;
+pub use self::listed_tools::{HeaderMirroring, ListedTools};
+pub(crate) use self::lookalikes::skeleton;
+pub use self::pins::{PinChange, PinComparison, PinPlan, plan_pins};
 use crate::search::Index;
 
 /// The argument the direct surface adds to every tool.
 pub const COUNTERSIGN: &str = "countersign";
-/// How many names an unknown one is answered with.
+/// How many similar names are suggested for an unknown one.
 const SUGGESTED: usize = 3;
 
-/// Why a tool is withheld.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Withheld {
+pub struct WithheldReason {
     /// A registered reason: `tool_new`, `tool_collision`, `tool_lookalike`, `tool_unusable`.
     pub reason: &'static str,
     /// One line for a person.
     pub why: String,
 }
 
-impl Withheld {
+impl WithheldReason {
     fn fresh() -> Self {
         Self { reason: "tool_new", why: "nobody has accepted it yet".to_owned() }
     }
@@ -60,60 +60,55 @@ impl Withheld {
     }
 }
 
-/// Where a listed tool stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stand {
-    /// It is what was accepted.
+pub enum ToolStanding {
     Accepted,
-    /// It is not what was accepted, which was this.
-    Changed(Arc<Definition>),
-    /// It is withheld.
-    Quarantined(Withheld),
+    /// It changed; this fingerprint was accepted.
+    Changed(Arc<ToolDefinition>),
+    Quarantined(WithheldReason),
 }
 
-/// What a call of a tool comes to under the rules, as far as that is known without arguments.
+/// A tool that its upstream lists in several accepted forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefinitionFlips {
+    pub known: usize,
+    /// Whether a person accepted them as a set; otherwise that is on offer.
+    pub is_set: bool,
+}
+
+/// What the rules decide about a tool, as far as that is known without arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outlook {
-    /// What it does.
+pub struct PolicyOutlook {
     pub effect: Effect,
-    /// Why that is believed.
-    pub because: Because,
-    /// Which second step it needs.
+    pub because: EffectReason,
     pub kind: Kind,
-    /// Who has to agree.
-    pub strength: Strength,
-    /// Who may call it, where a rule says.
+    pub strength: ApprovalStrength,
     pub role: Option<Role>,
-    /// Why it is denied, where it is.
     pub denied: Option<String>,
-    /// Whether a rule with a condition matches, so that arguments may change all of this.
+    /// Whether a rule with a condition matches, so that arguments may change the outcome.
     pub conditional: bool,
 }
 
-/// One tool of the catalogue.
 #[derive(Debug)]
 pub struct Listed {
-    /// The tool.
     pub tool: Arc<Tool>,
-    /// Where it stands.
-    pub standing: Stand,
-    /// What is odd about it, a line each.
+    pub standing: ToolStanding,
+    pub flips: Option<DefinitionFlips>,
+    /// One line each.
     pub flags: Vec<String>,
-    /// What it needs.
-    pub outlook: Outlook,
-    /// Its definition, the bytes it was listed as.
+    pub outlook: PolicyOutlook,
+    /// The bytes it was listed as.
     pub raw: Arc<RawValue>,
-    /// Which arguments are repeated in headers.
-    pub mirrors: Option<Arc<Mirrors>>,
-    /// Its name on the direct surface.
+    pub mirrors: Option<Arc<MirroredHeaders>>,
     pub direct_name: String,
-    direct: OnceLock<Raw>,
+    /// Whether its upstream has not listed it yet: it is what was accepted before.
+    pub is_starting: bool,
+    direct: OnceLock<RawJson>,
 }
 
 impl Listed {
-    /// Whether it may be called.
     pub fn is_accepted(&self) -> bool {
-        self.standing == Stand::Accepted
+        self.standing == ToolStanding::Accepted
     }
 
     /// Whether it reads and nothing can make it need more.
@@ -124,28 +119,31 @@ impl Listed {
             && !self.outlook.conditional
     }
 
-    /// Whether a call of it may ask for confirmation.
     pub fn may_ask(&self) -> bool {
         self.outlook.kind != Kind::None || self.outlook.conditional
     }
 
-    /// Its definition as the direct surface lists it: our name, the governed effect, and the argument `countersign`.
+    /// The definition on the direct surface: our name, the governed effect, and the argument `countersign`.
     pub fn direct_definition(&self) -> &RawValue {
         self.direct.get_or_init(|| direct::definition(self))
     }
 
-    /// As the gate takes it.
-    pub fn standing(&self) -> Standing {
+    /// Whether the direct surface lists its `outputSchema`. Official clients check every answer against it, and a preview or a refusal of ours
+    /// is no result of the tool; only a tool under its own name that never asks keeps it.
+    pub fn keeps_output_schema(&self) -> bool {
+        self.direct_name == self.tool.name.as_str() && !self.may_ask()
+    }
+
+    pub fn standing(&self) -> CatalogStatus {
         let tool = Arc::clone(&self.tool);
         match &self.standing {
-            Stand::Accepted => Standing::Accepted(tool),
-            Stand::Changed(_) => Standing::Changed(tool),
-            Stand::Quarantined(withheld) => Standing::Quarantined(tool, withheld.reason),
+            ToolStanding::Accepted => CatalogStatus::Accepted(tool),
+            ToolStanding::Changed(_) => CatalogStatus::Changed(tool),
+            ToolStanding::Quarantined(withheld) => CatalogStatus::Quarantined(tool, withheld.reason),
         }
     }
 }
 
-/// Every tool there is, at one moment.
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<Listed>,
@@ -158,63 +156,60 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// All tools: upstreams in the order they were given, tools in the order they were listed.
+    /// In the order of the configuration and of the lists.
     pub fn tools(&self) -> impl Iterator<Item = &Listed> {
         self.tools.iter()
     }
 
-    /// The tools that may be called.
     pub fn accepted(&self) -> impl Iterator<Item = &Listed> {
         self.tools.iter().filter(|listed| listed.is_accepted())
     }
 
-    /// The tool of this full name.
     pub fn get(&self, name: &FullName) -> Option<&Listed> {
         self.tools.get(*self.by_name.get(name)?)
     }
 
-    /// The tool of this name on the direct surface, withheld or not.
+    /// Withheld or not.
     pub fn by_direct_name(&self, name: &str) -> Option<&Listed> {
         self.tools.get(*self.by_direct.get(name)?)
     }
 
-    /// What the gate is told of a name. What only people may use is not suggested.
-    pub fn standing(&self, name: &FullName) -> Standing {
+    /// The state of a name for the gate. Tools for people only are not suggested.
+    pub fn standing(&self, name: &FullName) -> CatalogStatus {
         match self.get(name) {
             Some(listed) => listed.standing(),
-            None => Standing::Unknown(self.nearest(name, &|listed| listed.outlook.role != Some(Role::Human))),
+            None => {
+                CatalogStatus::Unknown(self.nearest(name, &|listed| listed.outlook.role != Some(Role::Human)))
+            }
         }
     }
 
-    /// The accepted names nearest to one that does not exist.
     pub fn nearest(&self, name: &FullName, keep: &dyn Fn(&Listed) -> bool) -> Vec<String> {
         let names: Vec<String> = self
             .accepted()
             .filter(|listed| keep(listed))
             .map(|listed| listed.tool.full_name().to_string())
             .collect();
-        // The upstream was left out: whoever has a tool of that name may be meant.
+        // Without an upstream, tools of that name on any upstream may be meant.
         if name.upstream.as_str().is_empty() {
             let meant = names
                 .iter()
                 .filter(|full| full.split_once(':').is_some_and(|(_, tool)| name.tool.as_str() == tool));
             return meant.take(SUGGESTED).cloned().collect();
         }
-        let near = nearest::nearest(&name.to_string(), names.iter().map(String::as_str), SUGGESTED);
+        let near = nearest_names(&name.to_string(), names.iter().map(String::as_str), SUGGESTED);
         near.into_iter().map(ToOwned::to_owned).collect()
     }
 
-    /// The search index over the accepted tools.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The tool behind a document of the index.
     pub fn indexed(&self, document: usize) -> Option<&Listed> {
         self.tools.get(*self.documents.get(document)?)
     }
 
-    /// How many tools of an upstream may be called, and how many are withheld.
+    /// The numbers of callable and withheld tools.
     pub fn counts(&self, upstream: &UpstreamId) -> (usize, usize) {
         let own = self.tools.iter().filter(|listed| listed.tool.upstream == *upstream);
         own.fold((0, 0), |(accepted, withheld), listed| match listed.is_accepted() {
@@ -223,15 +218,16 @@ impl Catalog {
         })
     }
 
-    /// Whether a host that lists this one sees what it saw of the other.
+    /// Whether a host sees the same list in both.
     pub fn lists_the_same(&self, other: &Self) -> bool {
         let seen = |listed: &Listed| {
-            (listed.direct_name.clone(), listed.outlook.clone(), listed.raw.get().to_owned())
+            let name = listed.direct_name.clone();
+            (name, listed.outlook.clone(), listed.is_starting, listed.raw.get().to_owned())
         };
         self.accepted().map(seen).eq(other.accepted().map(seen))
     }
 
-    /// Whether the one upstream is served under its tools' own names.
+    /// Whether the only upstream is served under its tools' own names.
     pub fn is_bare(&self) -> bool {
         self.bare
     }

@@ -1,19 +1,19 @@
-//! Rows about credentials that opened nothing: unknown, revoked, expired. A flood of them is counted, not written: at most
-//! `MOST_ROWS` rows in a window, one for each secret, and one at the end that says how many there were besides.
+//! Records credentials that were refused: unknown, revoked, expired. A flood is counted, not written: at most `MOST_ROWS` rows in
+//! a window, one for each secret, and a last one with the number of the others.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use countersign_core::digest::Digest;
-use countersign_core::ids::Secret;
-use countersign_core::record::{RowKind, RowStatus, Source};
-use countersign_core::refusal::Code;
+use countersign_policy::digest::Digest;
+use countersign_policy::ids::Secret;
+use countersign_policy::record::{RowKind, RowStatus, Source};
+use countersign_policy::refusal::Code;
 use countersign_store::{Credential, Entry, secret_digest};
 use jiff::Timestamp;
 
-use crate::house::House;
+use crate::state::GatewayState;
 
 /// How long one secret is written once.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -29,7 +29,6 @@ pub struct FailedTry<'a> {
     pub secret: &'a Secret,
     /// The credential it is the secret of, where there is one.
     pub credential: Option<&'a Credential>,
-    /// Through which door.
     pub source: Source,
     /// From which address.
     pub peer: Option<SocketAddr>,
@@ -39,10 +38,10 @@ pub struct FailedTry<'a> {
 
 /// What was written in the current window.
 #[derive(Debug, Default)]
-pub struct FailedCredentials(Mutex<Window>);
+pub struct FailedCredentials(Mutex<FailureWindow>);
 
 #[derive(Debug, Default)]
-struct Window {
+struct FailureWindow {
     began: Option<Instant>,
     written: HashSet<Digest>,
     unwritten: u64,
@@ -50,7 +49,7 @@ struct Window {
 
 /// What becomes of a try.
 #[derive(Debug, PartialEq, Eq)]
-enum Kept {
+enum FailureRecording {
     /// It is a row of its own.
     Row,
     /// It is counted, and the first of those that are.
@@ -59,48 +58,52 @@ enum Kept {
     Counted,
 }
 
-impl Window {
-    fn take(&mut self, secret: Digest, now: Instant) -> Kept {
+impl FailureWindow {
+    fn take(&mut self, secret: Digest, now: Instant) -> FailureRecording {
         if self.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
             self.began = Some(now);
             self.written.clear();
         }
         if self.written.len() < MOST_ROWS && self.written.insert(secret) {
-            return Kept::Row;
+            return FailureRecording::Row;
         }
         self.unwritten += 1;
-        if self.unwritten == 1 { Kept::FirstCounted } else { Kept::Counted }
+        if self.unwritten == 1 { FailureRecording::FirstCounted } else { FailureRecording::Counted }
     }
 }
 
 impl FailedCredentials {
-    fn window(&self) -> MutexGuard<'_, Window> {
+    fn window(&self) -> MutexGuard<'_, FailureWindow> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Writes the row of a failed try, or counts it. A row that can't be written changes nothing about the refusal.
-pub async fn record(house: &Arc<House>, failed: FailedTry<'_>) {
+pub async fn record(gateway: &Arc<GatewayState>, failed: FailedTry<'_>) {
     let digest = secret_digest(failed.secret);
-    let kept = house.failed_credentials.window().take(digest, Instant::now());
+    let kept = gateway.failed_credentials.window().take(digest, Instant::now());
     match kept {
-        Kept::Row => append(house, row(&failed, digest, house.now())).await,
-        Kept::FirstCounted => {
-            let house = Arc::downgrade(house);
+        FailureRecording::Row => {
+            let name = failed.credential.map(|one| one.name.as_str());
+            tracing::info!(source = failed.source.as_str(), name, "credential refused");
+            append(gateway, row(&failed, digest, gateway.now())).await;
+        }
+        FailureRecording::FirstCounted => {
+            let gateway = Arc::downgrade(gateway);
             tokio::spawn(async move {
                 tokio::time::sleep(WINDOW).await;
-                let Some(house) = house.upgrade() else { return };
-                let unwritten = std::mem::take(&mut house.failed_credentials.window().unwritten);
+                let Some(gateway) = gateway.upgrade() else { return };
+                let unwritten = std::mem::take(&mut gateway.failed_credentials.window().unwritten);
                 let row = base("failed_credentials").with_fact("count", unwritten);
-                append(&house, row).await;
+                append(&gateway, row).await;
             });
         }
-        Kept::Counted => {}
+        FailureRecording::Counted => {}
     }
 }
 
-async fn append(house: &House, row: Entry) {
-    if let Err(fault) = house.store.append(row, house.now()).await {
+async fn append(gateway: &GatewayState, row: Entry) {
+    if let Err(fault) = gateway.store.append(row, gateway.now()).await {
         tracing::warn!(fault = fault.inside(), "a failed credential could not be recorded");
     }
 }
@@ -144,15 +147,16 @@ mod tests {
 
     #[test]
     fn attack_16_a_flood_of_failed_credentials_is_counted_and_not_written() {
-        let (mut window, start) = (Window::default(), Instant::now());
+        let (mut window, start) = (FailureWindow::default(), Instant::now());
         let secret = |number: usize| Digest::plain(number.to_string().as_bytes());
-        assert_eq!(window.take(secret(0), start), Kept::Row);
-        assert_eq!(window.take(secret(0), start), Kept::FirstCounted, "one secret is one row");
-        let rows = (1..10_000).filter(|number| window.take(secret(*number), start) == Kept::Row).count();
+        assert_eq!(window.take(secret(0), start), FailureRecording::Row);
+        assert_eq!(window.take(secret(0), start), FailureRecording::FirstCounted, "one secret is one row");
+        let rows =
+            (1..10_000).filter(|number| window.take(secret(*number), start) == FailureRecording::Row).count();
         assert_eq!(rows, MOST_ROWS - 1);
         assert_eq!(window.unwritten, 10_000 - 1 - (MOST_ROWS as u64 - 1) + 1);
         assert!(window.written.len() <= MOST_ROWS);
         let later = start + WINDOW;
-        assert_eq!(window.take(secret(0), later), Kept::Row, "and the next window is another");
+        assert_eq!(window.take(secret(0), later), FailureRecording::Row, "and the next window is another");
     }
 }

@@ -1,4 +1,4 @@
-//! The house over HTTP: MCP at `/mcp`, `/mcp/router` and `/mcp/direct`, and how it is at `/healthz`, `/readyz`, `/metrics`.
+//! HTTP routes: MCP at `/mcp`, `/mcp/router` and `/mcp/direct`; status at `/healthz`, `/readyz`, `/metrics`.
 
 use std::sync::Arc;
 
@@ -7,34 +7,36 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use countersign_wire::serve::{HttpFront, HttpOptions};
+use countersign_mcp::server::{HttpOptions, HttpServer};
 
-pub use countersign_wire::serve::{NoBody, read_body};
+pub use countersign_mcp::server::{BodyError, read_body};
 
-use crate::house::House;
-use crate::service::Face;
+use crate::service::GatewayService;
+use crate::state::GatewayState;
 
-/// What the small routes need.
-struct Small {
-    house: Arc<House>,
-    front: Arc<HttpFront<Face>>,
+struct StatusRouteState {
+    gateway: Arc<GatewayState>,
+    front: Arc<HttpServer<GatewayService>>,
 }
 
-/// All routes of the house.
-pub fn routes(house: Arc<House>, face: Face, options: HttpOptions) -> (Router, Arc<HttpFront<Face>>) {
-    let front = HttpFront::new(Arc::new(face), options);
+pub fn routes(
+    gateway: Arc<GatewayState>,
+    service: GatewayService,
+    options: HttpOptions,
+) -> (Router, Arc<HttpServer<GatewayService>>) {
+    let front = HttpServer::new(Arc::new(service), options);
     let small = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(Small { house, front: Arc::clone(&front) }));
+        .with_state(Arc::new(StatusRouteState { gateway, front: Arc::clone(&front) }));
     let router = ["/mcp", "/mcp/router", "/mcp/direct"]
         .into_iter()
         .fold(small, |router, path| router.merge(front.routes(path)));
     (router, front)
 }
 
-impl Small {
+impl StatusRouteState {
     fn guarded(&self, headers: &HeaderMap, answer: impl FnOnce() -> Response) -> Response {
         match self.front.check_source(headers) {
             Ok(()) => answer(),
@@ -46,21 +48,20 @@ impl Small {
     }
 }
 
-/// The process lives.
-async fn healthz(State(small): State<Arc<Small>>, headers: HeaderMap) -> Response {
+async fn healthz(State(small): State<Arc<StatusRouteState>>, headers: HeaderMap) -> Response {
     small.guarded(&headers, || "ok\n".into_response())
 }
 
-/// Calls can be served: the ledger can be written.
-async fn readyz(State(small): State<Arc<Small>>, headers: HeaderMap) -> Response {
-    let flushed = small.house.store.flush().await;
+/// Ready where the ledger can be written.
+async fn readyz(State(small): State<Arc<StatusRouteState>>, headers: HeaderMap) -> Response {
+    let flushed = small.gateway.store.flush().await;
     small.guarded(&headers, || match flushed {
         Ok(()) => "ready\n".into_response(),
         Err(fault) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", fault.outside())).into_response(),
     })
 }
 
-async fn metrics(State(small): State<Arc<Small>>, headers: HeaderMap) -> Response {
+async fn metrics(State(small): State<Arc<StatusRouteState>>, headers: HeaderMap) -> Response {
     let kind = [("content-type", "text/plain; version=0.0.4; charset=utf-8")];
-    small.guarded(&headers, || (kind, small.house.metrics.page(&small.house)).into_response())
+    small.guarded(&headers, || (kind, small.gateway.metrics.page(&small.gateway)).into_response())
 }

@@ -1,37 +1,36 @@
-//! How often rules were used lately: one sliding window per rule and principal, in this process.
-//! The gate looks (`Usage`); taking a place is one step under a lock, so that two calls can't share the last one.
+//! Rate limits of rules: one sliding window per rule and principal, in this process. The policy only looks at a window. Taking
+//! a place is one step under a lock, so that two calls can't share the last one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use countersign_core::duration::Rate;
-use countersign_core::gate::Usage;
-use countersign_core::ids::PrincipalId;
-use countersign_core::rules::RuleName;
+use countersign_policy::duration::RateLimit;
+use countersign_policy::gate::RuleUsage;
+use countersign_policy::ids::PrincipalId;
+use countersign_policy::rules::RuleName;
 use jiff::Timestamp;
 
-type Key = (RuleName, PrincipalId);
+type RateLimitKey = (RuleName, PrincipalId);
 
-/// The windows of all rules.
 #[derive(Debug, Default)]
-pub struct Windows {
-    taken: Mutex<HashMap<Key, VecDeque<Timestamp>>>,
+pub struct RateLimitWindows {
+    taken: Mutex<HashMap<RateLimitKey, VecDeque<Timestamp>>>,
 }
 
-impl Windows {
-    /// Takes a place, or says how long to wait for one.
+impl RateLimitWindows {
+    /// Takes a place, or returns how long to wait for one.
     pub fn take(
         &self,
         rule: &RuleName,
         principal: &PrincipalId,
-        rate: Rate,
+        rate: RateLimit,
         now: Timestamp,
     ) -> Result<(), Duration> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let window = taken.entry((rule.clone(), principal.clone())).or_default();
-        forget(window, rate, now);
-        match wait(window, rate, now) {
+        drop_expired(window, rate, now);
+        match time_to_wait(window, rate, now) {
             Some(wait) => Err(wait),
             None => {
                 window.push_back(now);
@@ -41,23 +40,29 @@ impl Windows {
     }
 }
 
-impl Usage for Windows {
-    fn wait(&self, rule: &RuleName, principal: &PrincipalId, rate: Rate, now: Timestamp) -> Option<Duration> {
+impl RuleUsage for RateLimitWindows {
+    fn wait(
+        &self,
+        rule: &RuleName,
+        principal: &PrincipalId,
+        rate: RateLimit,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let window = taken.get_mut(&(rule.clone(), principal.clone()))?;
-        forget(window, rate, now);
-        wait(window, rate, now)
+        drop_expired(window, rate, now);
+        time_to_wait(window, rate, now)
     }
 }
 
-/// What left the window no longer counts. A clock set back keeps its entries: closed by default.
-fn forget(window: &mut VecDeque<Timestamp>, rate: Rate, now: Timestamp) {
+/// A clock that was set back drops nothing: closed by default.
+fn drop_expired(window: &mut VecDeque<Timestamp>, rate: RateLimit, now: Timestamp) {
     while window.front().is_some_and(|first| age(*first, now) >= rate.window) {
         window.pop_front();
     }
 }
 
-fn wait(window: &VecDeque<Timestamp>, rate: Rate, now: Timestamp) -> Option<Duration> {
+fn time_to_wait(window: &VecDeque<Timestamp>, rate: RateLimit, now: Timestamp) -> Option<Duration> {
     let full = u32::try_from(window.len()).unwrap_or(u32::MAX) >= rate.count;
     let first = window.front().filter(|_| full)?;
     Some(rate.window.saturating_sub(age(*first, now)))
@@ -73,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_window_slides() {
-        let windows = Windows::default();
+        let windows = RateLimitWindows::default();
         let (rule, who) = (RuleName("r".into()), PrincipalId::new("a"));
-        let rate: Rate = "2/s".parse().unwrap();
+        let rate: RateLimit = "2/s".parse().unwrap();
         let at = |millis| Timestamp::from_millisecond(millis).unwrap();
         assert_eq!(windows.take(&rule, &who, rate, at(0)), Ok(()));
         assert_eq!(windows.take(&rule, &who, rate, at(400)), Ok(()));

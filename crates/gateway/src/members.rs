@@ -1,18 +1,18 @@
-//! Member names of requests: what is judged by one name must not reach an upstream under another. Every request is checked here
-//! once, whatever its method, surface or era, before anything reads it; and what of a request goes along is chosen here.
+//! Member names of requests. What is decided by one name must not reach an upstream under another: every request is checked
+//! here once, before anything reads it. Also chooses which members of a request are sent along.
 
-use countersign_core::call::Arguments;
-use countersign_core::canonical;
-use countersign_core::fold::{self, NameSet};
-use countersign_core::gate::SentMeta;
-use countersign_core::intent::Variant;
-use countersign_core::refusal::Refusal;
-use countersign_wire::raw::{self, Edit, Raw};
+use countersign_mcp::raw::{self, MemberEdit, RawJson};
+use countersign_policy::call::Arguments;
+use countersign_policy::canonical;
+use countersign_policy::fold::{self, NameSet};
+use countersign_policy::gate::SentMeta;
+use countersign_policy::intent::CallToolVariant;
+use countersign_policy::refusal::Refusal;
 use serde_json::value::RawValue;
 
-use crate::asked::invalid;
+use crate::pipeline::request::invalid;
 
-/// Members of `params` that we or the protocol judge a request by, of all methods.
+/// Members of `params` that mean something to us or to the protocol, of all methods.
 const KNOWN: [&str; 16] = [
     "name",
     "arguments",
@@ -32,49 +32,51 @@ const KNOWN: [&str; 16] = [
     "notifications",
 ];
 
-/// Members of `tools/call` that go along with the name and the arguments, by exact name.
+/// Members of `tools/call` that are sent along with the name and the arguments.
 const ALONG: [&str; 4] = ["_meta", "task", "requestState", "inputResponses"];
 
-/// Members of a completion's `ref`.
 const REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
-/// Members of `_meta` that carry progress and traces, not the call.
+/// Members of `_meta` that carry progress and traces. They are not part of the call.
 const OF_TRANSPORT: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
 
-/// What begins a name of the protocol's own in `_meta`.
+/// Prefix of the protocol's names in `_meta`.
 const OF_PROTOCOL: &str = "io.modelcontextprotocol/";
 
-/// What begins a name of ours in `_meta`.
+/// Prefix of our names in `_meta`.
 const OURS: &str = "countersign";
 
 /// The longest `_meta` a plan keeps, in bytes.
 const LONGEST_META: usize = 64 << 10;
 
-/// Refuses params that another reader could take for something else: names of one object, at any depth, that are equal or fold to
-/// one text; and names that fold onto one we judge by without being it.
-///
-/// The arguments of a call are left to whoever reads them: strictly, and with their own field's name in the refusal.
-pub fn check(method: &str, params: Option<&RawValue>) -> Result<(), Refusal> {
+/// Refuses params that another reader could take for something else: names of one object, at any depth, that are equal or differ
+/// only by case, and names that differ from a known one only by case. The arguments of a call are checked where they are read,
+/// so that the refusal can name their field.
+pub fn check_member_names(method: &str, params: Option<&RawValue>) -> Result<(), Refusal> {
     let Some(params) = params else { return Ok(()) };
     if !raw::is_object(params) {
         return Err(invalid("params", "must be an object"));
     }
-    let found = if method == "tools/call" { colliding_outside_arguments(params) } else { colliding(params) };
+    let found = if method == "tools/call" {
+        first_collision_outside_arguments(params)
+    } else {
+        first_collision(params)
+    };
     if let Some(name) = found {
         return Err(not_strict(
             &name,
             "stands twice in one object, or differs from another name only by case",
         ));
     }
-    lookalikes(params, "", &KNOWN)?;
+    check_lookalikes(params, "", &KNOWN)?;
     if let Some(reference) = raw::get(params, "ref") {
-        lookalikes(reference, "ref.", &REFERENCE)?;
+        check_lookalikes(reference, "ref.", &REFERENCE)?;
     }
     let Some(meta) = raw::get(params, "_meta").filter(|meta| meta.get() != "null") else { return Ok(()) };
     if !raw::is_object(meta) {
         return Err(invalid("_meta", "must be an object"));
     }
-    lookalikes(meta, "_meta.", &OF_TRANSPORT)?;
+    check_lookalikes(meta, "_meta.", &OF_TRANSPORT)?;
     match raw::names(meta)
         .find(|name| !name.starts_with(OF_PROTOCOL) && fold::folded(name).starts_with(OF_PROTOCOL))
     {
@@ -83,7 +85,7 @@ pub fn check(method: &str, params: Option<&RawValue>) -> Result<(), Refusal> {
     }
 }
 
-fn lookalikes(object: &RawValue, inside: &str, known: &[&str]) -> Result<(), Refusal> {
+fn check_lookalikes(object: &RawValue, inside: &str, known: &[&str]) -> Result<(), Refusal> {
     for name in raw::names(object) {
         if let Some(meant) = fold::lookalike(&name, known.iter().copied()) {
             let why = format!("differs from `{inside}{meant}` only by case");
@@ -99,8 +101,8 @@ fn not_strict(field: &str, why: &str) -> Refusal {
 }
 
 /// The first name that another name of its object folds onto.
-fn colliding(params: &RawValue) -> Option<String> {
-    // One set for each object that is open; a closed one's place is taken by the next at its depth.
+fn first_collision(params: &RawValue) -> Option<String> {
+    // One set of names for each open object. The next object at the same depth replaces a closed one.
     let mut open: Vec<(usize, NameSet<'_>)> = Vec::new();
     let found = raw::find_name(params.get(), |place, name| {
         open.truncate(place.depth);
@@ -113,16 +115,16 @@ fn colliding(params: &RawValue) -> Option<String> {
     found.map(|name| name.into_owned())
 }
 
-fn colliding_outside_arguments(params: &RawValue) -> Option<String> {
-    let own = first_twin(params);
+fn first_collision_outside_arguments(params: &RawValue) -> Option<String> {
+    let own = first_repeated_name(params);
     own.or_else(|| {
         let others = raw::members(params).into_iter().filter(|(name, _)| name != "arguments");
-        others.into_iter().find_map(|(_, value)| colliding(value))
+        others.into_iter().find_map(|(_, value)| first_collision(value))
     })
 }
 
 /// The first name of this object alone that another of its names folds onto.
-pub fn first_twin(object: &RawValue) -> Option<String> {
+pub fn first_repeated_name(object: &RawValue) -> Option<String> {
     let mut names = NameSet::default();
     raw::names(object).find(|name| !names.add_cow(name.clone())).map(|name| name.into_owned())
 }
@@ -135,12 +137,12 @@ fn is_of_transport(name: &str) -> bool {
     OF_TRANSPORT.contains(&name) || name.starts_with(OF_PROTOCOL)
 }
 
-/// The members of `_meta` that a plan keeps: they are hashed and shown, and sent when it runs.
+/// The members of `_meta` that a plan keeps. They are hashed, shown, and sent when it runs.
 pub fn planned_meta(params: Option<&RawValue>) -> Result<Option<Arguments>, Refusal> {
     let Some(meta) = params.and_then(|params| raw::get(params, "_meta")) else { return Ok(None) };
     let gone = |name: &str| is_ours(name) || is_of_transport(name);
     let names: Vec<_> = raw::names(meta).filter(|name| gone(name)).collect();
-    let edits: Vec<Edit<'_>> = names.iter().map(|name| Edit::Remove(name)).collect();
+    let edits: Vec<MemberEdit<'_>> = names.iter().map(|name| MemberEdit::Remove(name)).collect();
     let Some(kept) = raw::edit(meta, &edits) else { return Ok(None) };
     if kept.get().len() > LONGEST_META {
         return Err(invalid(
@@ -153,10 +155,13 @@ pub fn planned_meta(params: Option<&RawValue>) -> Result<Option<Arguments>, Refu
     Ok((!read.value().is_empty()).then_some(read))
 }
 
-/// What stands for the params of a request when its call is sent: on the direct surface the params themselves, of which
-/// [`call_params`] takes what may go along; of a router call only what belongs to no field of ours. `_meta` holds what nobody has
-/// to agree to, or what was agreed to. None where the params stay as they are.
-pub fn along(params: Option<&RawValue>, variant: Option<Variant>, meta: &SentMeta) -> Option<Raw> {
+/// The params of a request as its call is sent; none where they stay as they are. A router call forwards only members that are no
+/// fields of ours. `_meta` is the request's own without our members, or exactly what the plan showed.
+pub fn forwarded_params(
+    params: Option<&RawValue>,
+    variant: Option<CallToolVariant>,
+    meta: &SentMeta,
+) -> Option<RawJson> {
     let is_gone = |name: &str| match meta {
         SentMeta::OfRequest => is_ours(name),
         SentMeta::OfPlan(_) => !is_of_transport(name),
@@ -172,30 +177,31 @@ pub fn along(params: Option<&RawValue>, variant: Option<Variant>, meta: &SentMet
     let base = match (variant, params) {
         (None, _) if gone.is_empty() && planned.is_empty() => return None,
         (None, Some(params)) => params.to_owned(),
-        (Some(_), Some(params)) => only(params, &["_meta", "requestState", "inputResponses"]),
+        (Some(_), Some(params)) => only_members(params, &["_meta", "requestState", "inputResponses"]),
         (_, None) => raw::empty_object(),
     };
-    // Added after the others are gone: a name of the plan may be one of the request.
-    let removed: Vec<Edit<'_>> = gone.iter().map(|name| Edit::Remove(name)).collect();
+    // Removed first, then added: the plan may have a name that the request has, too.
+    let removed: Vec<MemberEdit<'_>> = gone.iter().map(|name| MemberEdit::Remove(name)).collect();
     let cleared = raw::edit_inside(base.get(), "_meta", &removed)?;
-    let added: Vec<Edit<'_>> = planned.iter().map(|(name, value)| Edit::Set(name, value)).collect();
+    let added: Vec<MemberEdit<'_>> =
+        planned.iter().map(|(name, value)| MemberEdit::Set(name, value)).collect();
     raw::from_text(raw::edit_inside(&cleared, "_meta", &added)?)
 }
 
-/// Params of a request that passes on, without what is ours in `_meta`; none where nothing is to be taken out.
-pub fn without_ours(params: &RawValue) -> Option<Raw> {
+/// Params of a request that is passed through, without our members of `_meta`; none where there are none.
+pub fn without_ours(params: &RawValue) -> Option<RawJson> {
     let gone: Vec<_> =
         raw::get(params, "_meta").into_iter().flat_map(raw::names).filter(|name| is_ours(name)).collect();
     if gone.is_empty() {
         return None;
     }
-    let edits: Vec<Edit<'_>> = gone.iter().map(|name| Edit::Remove(name)).collect();
+    let edits: Vec<MemberEdit<'_>> = gone.iter().map(|name| MemberEdit::Remove(name)).collect();
     raw::from_text(raw::edit_inside(params.get(), "_meta", &edits)?)
 }
 
-/// The params of `tools/call` for an upstream, built from what was judged: the name, the arguments, and of the request's own the
-/// members that may go along, in the order they came, each the bytes it came as.
-pub fn call_params(tool: &str, arguments: &str, rest: Option<&RawValue>) -> Raw {
+/// The params of `tools/call` for an upstream: the name and arguments that were decided on, and the members that are sent along,
+/// byte for byte and in their order.
+pub fn call_params(tool: &str, arguments: &str, rest: Option<&RawValue>) -> RawJson {
     let name = raw::to_raw(tool);
     let mut members: Vec<(&str, &str)> = Vec::new();
     for (member, value) in rest.into_iter().flat_map(raw::members) {
@@ -216,10 +222,11 @@ pub fn call_params(tool: &str, arguments: &str, rest: Option<&RawValue>) -> Raw 
 }
 
 /// An object with these members of another, each the bytes it came as.
-fn only(object: &RawValue, wanted: &[&str]) -> Raw {
+fn only_members(object: &RawValue, wanted: &[&str]) -> RawJson {
     let kept: Vec<(&str, &RawValue)> =
         wanted.iter().filter_map(|name| Some((*name, raw::get(object, name)?))).collect();
-    let edits: Vec<Edit<'_>> = kept.iter().map(|(name, value)| Edit::Set(name, value.get())).collect();
+    let edits: Vec<MemberEdit<'_>> =
+        kept.iter().map(|(name, value)| MemberEdit::Set(name, value.get())).collect();
     raw::edit(&raw::empty_object(), &edits).unwrap_or_else(raw::empty_object)
 }
 
@@ -227,12 +234,12 @@ fn only(object: &RawValue, wanted: &[&str]) -> Raw {
 mod tests {
     use super::*;
 
-    fn params(text: &str) -> Raw {
+    fn params(text: &str) -> RawJson {
         raw::from_text(text).unwrap()
     }
 
     fn field(text: &str) -> Option<String> {
-        check("any/method", Some(&params(text)))
+        check_member_names("any/method", Some(&params(text)))
             .err()
             .map(|refusal| refusal.details["field"].as_str().unwrap().to_owned())
     }
@@ -255,8 +262,8 @@ mod tests {
         assert!(field(r#"{"_meta":{"ProgressToken":1}}"#).is_some());
         assert!(field(r#"{"_meta":{"IO.modelcontextprotocol/clientInfo":{}}}"#).is_some());
         assert!(field(r#"{"_meta":"x"}"#).is_some());
-        assert_eq!(check("m", Some(&params("[1]"))).unwrap_err().details["field"], "params");
-        assert!(check("m", None).is_ok());
+        assert_eq!(check_member_names("m", Some(&params("[1]"))).unwrap_err().details["field"], "params");
+        assert!(check_member_names("m", None).is_ok());
     }
 
     #[test]
@@ -309,7 +316,9 @@ mod tests {
         let request = params(
             r#"{"name":"x","_meta":{"progressToken":7,"tenant":"b","more":1.50,"traceparent":"00-1","Countersign/x":1}}"#,
         );
-        let sent = |variant, meta: &SentMeta| along(Some(&request), variant, meta).unwrap().get().to_owned();
+        let sent = |variant, meta: &SentMeta| {
+            forwarded_params(Some(&request), variant, meta).unwrap().get().to_owned()
+        };
         assert_eq!(
             sent(None, &SentMeta::OfRequest),
             r#"{"name":"x","_meta":{"progressToken":7,"tenant":"b","more":1.50,"traceparent":"00-1"}}"#
@@ -320,12 +329,14 @@ mod tests {
             r#"{"name":"x","_meta":{"progressToken":7,"traceparent":"00-1","tenant":"a"}}"#
         );
         assert_eq!(
-            sent(Some(Variant::Write), &SentMeta::OfPlan(None)),
+            sent(Some(CallToolVariant::Write), &SentMeta::OfPlan(None)),
             r#"{"_meta":{"progressToken":7,"traceparent":"00-1"}}"#
         );
-        assert_eq!(along(None, None, &plan).unwrap().get(), r#"{"_meta":{"tenant":"a"}}"#);
-        assert!(along(None, None, &SentMeta::OfPlan(None)).is_none());
-        assert!(along(Some(&params(r#"{"_meta":{"a":1}}"#)), None, &SentMeta::OfRequest).is_none());
+        assert_eq!(forwarded_params(None, None, &plan).unwrap().get(), r#"{"_meta":{"tenant":"a"}}"#);
+        assert!(forwarded_params(None, None, &SentMeta::OfPlan(None)).is_none());
+        assert!(
+            forwarded_params(Some(&params(r#"{"_meta":{"a":1}}"#)), None, &SentMeta::OfRequest).is_none()
+        );
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use countersign_core::effect::Effect;
-use countersign_core::record::RowStatus;
+use countersign_policy::effect::Effect;
+use countersign_policy::record::RowStatus;
 
-use crate::house::House;
+use crate::state::GatewayState;
 use crate::upstreams::Condition;
 
 /// Upper bounds of the duration buckets, in microseconds.
@@ -58,7 +58,7 @@ impl Metrics {
     }
 
     /// The Prometheus page.
-    pub fn page(&self, house: &House) -> String {
+    pub fn page(&self, gateway: &GatewayState) -> String {
         let mut page = String::from(
             "# HELP countersign_calls_total Calls by effect and status.\n# TYPE countersign_calls_total counter\n",
         );
@@ -69,16 +69,16 @@ impl Metrics {
         }
         self.durations(&mut page);
         page.push_str("# HELP countersign_upstream_up Whether an upstream answers.\n# TYPE countersign_upstream_up gauge\n");
-        for (id, upstream) in house.upstreams.load().iter() {
+        for (id, upstream) in gateway.upstreams.load().iter() {
             let up = u8::from(upstream.health().condition == Condition::Up);
             let _ = writeln!(page, "countersign_upstream_up{{upstream=\"{id}\"}} {up}");
         }
         page.push_str("# HELP countersign_ledger_ok Whether the ledger can be written.\n# TYPE countersign_ledger_ok gauge\n");
-        let _ = writeln!(page, "countersign_ledger_ok {}", u8::from(!house.store.is_failing()));
+        let _ = writeln!(page, "countersign_ledger_ok {}", u8::from(!gateway.store.is_failing()));
         page.push_str("# HELP countersign_notifications_dropped_total Notifications of upstreams that were dropped.\n# TYPE countersign_notifications_dropped_total counter\n");
-        let _ = writeln!(page, "countersign_notifications_dropped_total {}", house.news.dropped());
+        let _ = writeln!(page, "countersign_notifications_dropped_total {}", gateway.news.dropped());
         page.push_str("# HELP countersign_tools Tools that may be called.\n# TYPE countersign_tools gauge\n");
-        let _ = writeln!(page, "countersign_tools {}", house.catalog.load().accepted().count());
+        let _ = writeln!(page, "countersign_tools {}", gateway.catalog.load().accepted().count());
         page
     }
 

@@ -1,49 +1,46 @@
-//! What upstreams say outside of requests, on its way to the clients: bounded for each upstream, in order.
-//! A flood costs the oldest messages of the upstream that sends it, and nobody else's.
+//! The queue of notifications from upstreams to clients, bounded for each upstream and in order. A flood drops the oldest
+//! notifications of the upstream that sends it, and of no other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use countersign_core::ids::UpstreamId;
-use countersign_wire::frame::Notification;
-use countersign_wire::raw;
+use countersign_mcp::jsonrpc::Notification;
+use countersign_mcp::raw;
+use countersign_policy::ids::UpstreamId;
 use tokio::sync::Notify;
 
-use crate::upstreams::mcp::News;
+use crate::upstreams::mcp::NewsListener;
 
-/// How many messages of one upstream wait at most.
+/// Notifications of one upstream that wait at most.
 pub const MOST_WAITING: usize = 256;
-/// How many bytes of them.
+/// Bytes of them.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// What an upstream said outside of any request.
 #[derive(Debug)]
 pub enum UpstreamNews {
-    /// Its connection was opened, for the first time or again.
+    /// Its connection was opened or opened again.
     Connected(UpstreamId),
-    /// A notification, list changes among them.
-    Said(UpstreamId, Notification),
+    Notified(UpstreamId, Notification),
 }
 
-/// The messages of one upstream that wait.
 #[derive(Debug, Default)]
-struct Waiting {
+struct UpstreamBacklog {
     connected: bool,
-    said: VecDeque<Notification>,
+    waiting: VecDeque<Notification>,
     bytes: usize,
 }
 
-impl Waiting {
-    /// Adds a message; gives back how many were dropped for it.
+impl UpstreamBacklog {
+    /// Adds a notification; returns how many were dropped for it.
     fn push(&mut self, notification: Notification) -> u64 {
-        if self.said.iter().any(|waiting| says_the_same(waiting, &notification)) {
+        if self.waiting.iter().any(|waiting| is_same_change(waiting, &notification)) {
             return 0;
         }
         self.bytes += size(&notification);
-        self.said.push_back(notification);
+        self.waiting.push_back(notification);
         let mut dropped = 0;
-        while self.said.len() > MOST_WAITING || self.bytes > MOST_BYTES {
-            let Some(oldest) = self.said.pop_front() else { break };
+        while self.waiting.len() > MOST_WAITING || self.bytes > MOST_BYTES {
+            let Some(oldest) = self.waiting.pop_front() else { break };
             self.bytes -= size(&oldest);
             dropped += 1;
         }
@@ -54,14 +51,14 @@ impl Waiting {
         if std::mem::take(&mut self.connected) {
             return Some(UpstreamNews::Connected(id.clone()));
         }
-        let notification = self.said.pop_front()?;
+        let notification = self.waiting.pop_front()?;
         self.bytes -= size(&notification);
-        Some(UpstreamNews::Said(id.clone(), notification))
+        Some(UpstreamNews::Notified(id.clone(), notification))
     }
 }
 
-/// Whether a message that waits already says what another one says: that a list or a resource changed.
-fn says_the_same(waiting: &Notification, new: &Notification) -> bool {
+/// Whether a waiting notification already reports the same change of a list or a resource.
+fn is_same_change(waiting: &Notification, new: &Notification) -> bool {
     if waiting.method != new.method {
         return false;
     }
@@ -82,36 +79,34 @@ fn size(notification: &Notification) -> usize {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    waiting: BTreeMap<UpstreamId, Waiting>,
-    /// The upstream that was heard last: the others come first.
+struct NewsQueueState {
+    waiting: BTreeMap<UpstreamId, UpstreamBacklog>,
+    /// The upstream of the last notification: the others come first.
     last: Option<UpstreamId>,
     dropped: u64,
 }
 
-/// The queue between all upstreams and the clients. Adding never blocks and never grows beyond its bounds.
+/// The queue between all upstreams and the clients. Adding never blocks.
 #[derive(Debug, Default)]
 pub struct NewsQueue {
-    state: Mutex<State>,
+    state: Mutex<NewsQueueState>,
     added: Notify,
 }
 
 impl NewsQueue {
-    /// An empty queue.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NewsQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many messages were dropped so far.
     pub fn dropped(&self) -> u64 {
         self.state().dropped
     }
 
-    /// The next message; upstreams take turns.
+    /// Waits for the next notification; upstreams take turns.
     pub async fn next(&self) -> UpstreamNews {
         loop {
             let added = self.added.notified();
@@ -124,12 +119,12 @@ impl NewsQueue {
 
     fn take(&self) -> Option<UpstreamNews> {
         let mut state = self.state();
-        let State { waiting, last, .. } = &mut *state;
+        let NewsQueueState { waiting, last, .. } = &mut *state;
         let is_after = |id: &UpstreamId| last.as_ref().is_none_or(|last| id > last);
         let next = waiting.keys().find(|id| is_after(id)).or_else(|| waiting.keys().next())?.clone();
         let queue = waiting.get_mut(&next)?;
         let news = queue.pop(&next);
-        if !queue.connected && queue.said.is_empty() {
+        if !queue.connected && queue.waiting.is_empty() {
             waiting.remove(&next);
         }
         *last = Some(next);
@@ -137,13 +132,13 @@ impl NewsQueue {
     }
 }
 
-impl News for NewsQueue {
+impl NewsListener for NewsQueue {
     fn notification(&self, upstream: &UpstreamId, notification: Notification) {
         let mut state = self.state();
         let dropped = state.waiting.entry(upstream.clone()).or_default().push(notification);
-        // One line for a flood, not one for each message of it.
+        // One log line for a flood, not one for each notification.
         if dropped > 0 && state.dropped.is_multiple_of(1_000) {
-            tracing::warn!(%upstream, "more notifications than can be handed on: the oldest are dropped");
+            tracing::warn!(%upstream, "too many notifications: the oldest are dropped");
         }
         state.dropped += dropped;
         drop(state);
@@ -168,7 +163,7 @@ mod tests {
     async fn drain(queue: &NewsQueue) -> Vec<(String, Notification)> {
         let mut all = Vec::new();
         while !queue.state().waiting.is_empty() {
-            if let UpstreamNews::Said(id, said) = queue.next().await {
+            if let UpstreamNews::Notified(id, said) = queue.next().await {
                 all.push((id.to_string(), said));
             }
         }

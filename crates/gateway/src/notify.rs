@@ -1,5 +1,5 @@
-//! Telling somebody elsewhere that a plan waits: a configured command gets the event as JSON, a webhook gets it signed. What they
-//! carry is a link; neither can decide anything, and what they answer is not listened to. Nothing waits for them.
+//! Notifies people elsewhere of a pending plan: a configured command gets the event as JSON, a webhook gets it signed. Both receive a
+//! link and decide nothing. Calls do not wait for them, and their output is ignored.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -7,38 +7,37 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use countersign_core::config::{Config, NotifySection};
-use countersign_core::confirm::PlanState;
-use countersign_core::duration::Rate;
-use countersign_core::ids::{PlanId, Secret};
-use countersign_core::plan::Plan;
-use countersign_wire::post::post_json;
-use countersign_wire::upstream::Group;
+use countersign_config::{Config, NotifySection};
+use countersign_mcp::client::ProcessGroup;
+use countersign_mcp::post_endpoint::post_json;
+use countersign_policy::confirm::PlanState;
+use countersign_policy::duration::RateLimit;
+use countersign_policy::ids::{PlanId, Secret};
+use countersign_policy::plan::Plan;
 use ring::hmac;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::escape;
-use crate::house::House;
+use crate::state::GatewayState;
 use crate::upstreams::environment::{self, Variable};
 
-/// How many plans wait to be told to one hook; the oldest gives way.
+/// Notices that wait for one hook; the oldest is dropped.
 pub const MOST_WAITING: usize = 256;
-/// How many plans a summary names.
-const NAMED: usize = 20;
-/// How often a delivery is tried.
-const TRIES: u32 = 8;
-/// The pause before the second try; each further one is twice as long.
+/// Plans that a summary names.
+const MOST_NAMED: usize = 20;
+/// Attempts of one delivery.
+const MOST_ATTEMPTS: u32 = 8;
+/// The pause before the second attempt; it doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long one try may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How much of an agent's own words goes along.
-const REASON: usize = 300;
+/// The timeout of one attempt.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a text that go into an event.
+const MOST_TEXT: usize = 300;
 
-/// Whom to tell, with secrets resolved.
+/// The configured hooks, with secrets resolved.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
     section: NotifySection,
@@ -49,7 +48,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// The hooks of a configuration whose references are resolved; one that is not resolved tells nobody.
+    /// The hooks of a configuration. A hook with an unresolved reference is off.
     pub fn of(config: &Config, ambient: &[Variable], folder: PathBuf) -> Self {
         let section = config.notify.clone();
         let command: Option<Vec<Secret>> = section.command.iter().map(|word| word.text()).collect();
@@ -65,7 +64,6 @@ impl Hooks {
     }
 }
 
-/// One hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hook {
     Command,
@@ -75,7 +73,7 @@ enum Hook {
 impl Hook {
     const ALL: [Self; 2] = [Self::Command, Self::Webhook];
 
-    fn is_wanted(self, hooks: &Hooks) -> bool {
+    fn is_configured(self, hooks: &Hooks) -> bool {
         match self {
             Self::Command => !hooks.command.is_empty(),
             Self::Webhook => hooks.webhook.is_some(),
@@ -83,31 +81,29 @@ impl Hook {
     }
 }
 
-/// A plan that one hook is to be told of.
 #[derive(Debug)]
-struct Notice {
+struct PlanNotice {
     plan: PlanId,
     body: Arc<String>,
 }
 
-/// What one hook has before it.
 #[derive(Debug, Default)]
 struct HookQueue {
-    waiting: VecDeque<Notice>,
-    /// Whether somebody works on it: one delivery at a time.
+    waiting: VecDeque<PlanNotice>,
+    /// Whether a task delivers from it: one delivery at a time.
     is_served: bool,
-    /// When it was told lately.
-    told: VecDeque<Instant>,
+    /// The last deliveries, for the rate limit.
+    delivered: VecDeque<Instant>,
 }
 
-/// Notices on their way: for each hook a bounded queue, served one after the other.
+/// A bounded queue of notices for each hook.
 #[derive(Debug, Default)]
-pub struct Notices {
+pub struct NoticeQueues {
     command: Mutex<HookQueue>,
     webhook: Mutex<HookQueue>,
 }
 
-impl Notices {
+impl NoticeQueues {
     fn queue(&self, hook: Hook) -> MutexGuard<'_, HookQueue> {
         let queue = match hook {
             Hook::Command => &self.command,
@@ -116,8 +112,8 @@ impl Notices {
         queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a notice; true where nobody works on the queue yet. The oldest gives way where there are too many.
-    fn push(&self, hook: Hook, notice: Notice) -> bool {
+    /// Adds a notice and drops the oldest if there are too many; true if the caller has to start a task for the queue.
+    fn push(&self, hook: Hook, notice: PlanNotice) -> bool {
         let mut queue = self.queue(hook);
         if queue.waiting.len() >= MOST_WAITING {
             queue.waiting.pop_front();
@@ -126,89 +122,89 @@ impl Notices {
         !std::mem::replace(&mut queue.is_served, true)
     }
 
-    /// How long to wait before the hook may be told again.
-    fn pause(&self, hook: Hook, rate: Rate) -> Option<Duration> {
+    /// How long the rate limit makes the next delivery wait.
+    fn pause(&self, hook: Hook, rate: RateLimit) -> Option<Duration> {
         let mut queue = self.queue(hook);
-        while queue.told.front().is_some_and(|at| at.elapsed() >= rate.window) {
-            queue.told.pop_front();
+        while queue.delivered.front().is_some_and(|at| at.elapsed() >= rate.window) {
+            queue.delivered.pop_front();
         }
-        let is_full = u32::try_from(queue.told.len()).unwrap_or(u32::MAX) >= rate.count;
-        let first = queue.told.front().filter(|_| is_full)?;
+        let is_full = u32::try_from(queue.delivered.len()).unwrap_or(u32::MAX) >= rate.count;
+        let first = queue.delivered.front().filter(|_| is_full)?;
         Some(rate.window.saturating_sub(first.elapsed()))
     }
 
-    /// What is next: one notice, or all that came together. Where there is none, nobody works on the queue any more.
-    fn take(&self, hook: Hook, all: bool) -> Vec<Notice> {
+    /// Takes one notice, or all of them. An empty result ends the task of the queue.
+    fn take(&self, hook: Hook, all: bool) -> Vec<PlanNotice> {
         let mut queue = self.queue(hook);
         let count = if all { queue.waiting.len() } else { queue.waiting.len().min(1) };
-        let taken: Vec<Notice> = queue.waiting.drain(..count).collect();
+        let taken: Vec<PlanNotice> = queue.waiting.drain(..count).collect();
         queue.is_served = !taken.is_empty();
         taken
     }
 
-    fn count(&self, hook: Hook) {
-        self.queue(hook).told.push_back(Instant::now());
+    fn count_delivery(&self, hook: Hook) {
+        self.queue(hook).delivered.push_back(Instant::now());
     }
 }
 
-/// Tells of a plan that came up, in the background; at most once for each hook, tried again while it waits.
-pub fn tell_of(house: &Arc<House>, id: &PlanId, plan: &Plan) {
-    let law = house.law.load_full();
-    let hooks = &law.hooks;
-    if !hooks.section.tells(plan.need.strength) {
+/// Queues a notice of a pending plan for each hook that wants one. Delivery happens in the background.
+pub fn notify_pending(gateway: &Arc<GatewayState>, id: &PlanId, plan: &Plan) {
+    let policy = gateway.policy.load_full();
+    let hooks = &policy.hooks;
+    if !hooks.section.tells(plan.requirement.strength) {
         return;
     }
-    let body = Arc::new(event(id, plan, law.desk_url.as_deref()).to_string());
-    for hook in Hook::ALL.into_iter().filter(|hook| hook.is_wanted(hooks)) {
-        let notice = Notice { plan: id.clone(), body: Arc::clone(&body) };
-        if house.notices.push(hook, notice) {
-            tokio::spawn(serve(Arc::clone(house), hook));
+    let body = Arc::new(event(id, plan, policy.desk_url.as_deref()).to_string());
+    for hook in Hook::ALL.into_iter().filter(|hook| hook.is_configured(hooks)) {
+        let notice = PlanNotice { plan: id.clone(), body: Arc::clone(&body) };
+        if gateway.notices.push(hook, notice) {
+            tokio::spawn(deliver_queue(Arc::clone(gateway), hook));
         }
     }
 }
 
-/// Works on a hook's queue until it is empty. What comes faster than the configured rate is told together.
-async fn serve(house: Arc<House>, hook: Hook) {
+/// Delivers the notices of one hook until its queue is empty. Notices beyond the configured rate are summarized.
+async fn deliver_queue(gateway: Arc<GatewayState>, hook: Hook) {
     let mut is_crowded = false;
     loop {
-        let rate = house.law.load().config.limits.notices;
-        if let Some(pause) = house.notices.pause(hook, rate) {
+        let rate = gateway.policy.load().config.limits.notices;
+        if let Some(pause) = gateway.notices.pause(hook, rate) {
             is_crowded = true;
             tokio::time::sleep(pause).await;
             continue;
         }
-        let taken = house.notices.take(hook, std::mem::take(&mut is_crowded));
+        let taken = gateway.notices.take(hook, std::mem::take(&mut is_crowded));
         if taken.is_empty() {
             return;
         }
         let mut notices = Vec::new();
         for notice in taken {
-            if is_pending(&house, &notice.plan).await {
+            if is_pending(&gateway, &notice.plan).await {
                 notices.push(notice);
             }
         }
         let (name, body) = match notices.as_slice() {
-            // Withdrawn or decided meanwhile: no news any more.
+            // Decided or cancelled meanwhile.
             [] => continue,
             [only] => ("plan_pending", Arc::clone(&only.body)),
             several => {
-                let desk = house.law.load().desk_url.clone();
+                let desk = gateway.policy.load().desk_url.clone();
                 ("plans_pending", Arc::new(summary(several, desk.as_deref()).to_string()))
             }
         };
-        house.notices.count(hook);
+        gateway.notices.count_delivery(hook);
         let plans: Vec<PlanId> = notices.into_iter().map(|notice| notice.plan).collect();
-        deliver(&house, hook, &plans, name, &body).await;
+        deliver(&gateway, hook, &plans, name, &body).await;
     }
 }
 
-async fn is_pending(house: &House, id: &PlanId) -> bool {
-    house.plan(id).await.ok().flatten().is_some_and(|row| row.state == PlanState::Pending)
+async fn is_pending(gateway: &GatewayState, id: &PlanId) -> bool {
+    gateway.plan(id).await.ok().flatten().is_some_and(|row| row.state == PlanState::Pending)
 }
 
-/// What is told of several plans at once.
-fn summary(notices: &[Notice], desk: Option<&str>) -> Value {
-    let named: Vec<&PlanId> = notices.iter().map(|notice| &notice.plan).take(NAMED).collect();
+/// The event for several plans at once.
+fn summary(notices: &[PlanNotice], desk: Option<&str>) -> Value {
+    let named: Vec<&PlanId> = notices.iter().map(|notice| &notice.plan).take(MOST_NAMED).collect();
     json!({
         "event": "plans_pending",
         "count": notices.len(),
@@ -218,18 +214,18 @@ fn summary(notices: &[Notice], desk: Option<&str>) -> Value {
     })
 }
 
-/// What is told: enough to know what waits and where to decide, not what it would do.
+/// The event for one plan: what waits and where to decide, without arguments and preview.
 fn event(id: &PlanId, plan: &Plan, desk: Option<&str>) -> Value {
-    let said = |text: &str| escape::excerpt(text, REASON);
-    let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref()).map(said);
+    let shorten = |text: &str| escape::excerpt(text, MOST_TEXT);
+    let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref()).map(shorten);
     json!({
         "event": "plan_pending",
         "plan_id": id,
-        "tool": said(&plan.tool.to_string()),
+        "tool": shorten(&plan.tool.to_string()),
         "effect": plan.effect,
-        "confirm": plan.need.kind,
-        "strength": plan.need.strength,
-        "principal": said(plan.principal.as_str()),
+        "confirm": plan.requirement.kind,
+        "strength": plan.requirement.strength,
+        "principal": shorten(plan.principal.as_str()),
         "reason": reason,
         "steps": plan.steps.len().max(1),
         "created_at": plan.created.to_string(),
@@ -239,63 +235,64 @@ fn event(id: &PlanId, plan: &Plan, desk: Option<&str>) -> Value {
     })
 }
 
-async fn deliver(house: &Arc<House>, hook: Hook, plans: &[PlanId], name: &'static str, body: &str) {
+async fn deliver(gateway: &Arc<GatewayState>, hook: Hook, plans: &[PlanId], name: &'static str, body: &str) {
     let delivery = uuid::Uuid::new_v4().to_string();
     let mut pause = FIRST_PAUSE;
-    for attempt in 1..=TRIES {
-        // As configured now: a hook that was taken out meanwhile is not called.
-        let law = house.law.load_full();
+    for attempt in 1..=MOST_ATTEMPTS {
+        // Read the configuration again: a hook that was removed meanwhile must not be called.
+        let policy = gateway.policy.load_full();
         let sent = match hook {
-            Hook::Command => run(&law.hooks, body).await,
-            Hook::Webhook => post(&law.hooks, &delivery, name, body, house.now().as_second()).await,
+            Hook::Command => run_command(&policy.hooks, body).await,
+            Hook::Webhook => {
+                post_webhook(&policy.hooks, &delivery, name, body, gateway.now().as_second()).await
+            }
         };
         match sent {
             Ok(()) => return,
             Err(why) => {
                 let plan = plans.first().map(PlanId::as_str);
-                tracing::warn!(plan, ?hook, attempt, why, "a notice did not get through")
+                tracing::warn!(plan, ?hook, attempt, why, "notice not delivered")
             }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-        let mut waits = false;
+        let mut any_pending = false;
         for plan in plans {
-            waits = waits || is_pending(house, plan).await;
+            any_pending = any_pending || is_pending(gateway, plan).await;
         }
-        // What was decided meanwhile is no news any more.
-        if !waits {
+        if !any_pending {
             return;
         }
     }
 }
 
-/// The command, once: the event on its standard input, our few plain variables, a group of its own.
-async fn run(hooks: &Hooks, body: &str) -> Result<(), String> {
+/// Runs the command once, with the event on stdin, a clean environment and a process group of its own.
+async fn run_command(hooks: &Hooks, body: &str) -> Result<(), String> {
     let Some((program, args)) = hooks.command.split_first() else { return Ok(()) };
     let mut command = Command::new(program.expose());
     command.args(args.iter().map(|arg| arg.expose())).env_clear();
     command.envs(hooks.env.iter().map(|(name, value)| (name, value))).current_dir(&hooks.folder);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let (mut child, group) = Group::start(&mut command).map_err(|error| error.to_string())?;
+    let (mut child, group) = ProcessGroup::start(&mut command).map_err(|error| error.to_string())?;
     let done = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // One that does not read is no fault of the event's.
+            // A command may ignore its input.
             let _ = stdin.write_all(body.as_bytes()).await;
         }
         child.wait().await
     };
-    let ended = tokio::time::timeout(PATIENCE, done).await;
+    let ended = tokio::time::timeout(ATTEMPT_TIMEOUT, done).await;
     drop(group);
     match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(status.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it took too long, and was killed".to_owned()),
+        Err(_) => Err("it took too long and was killed".to_owned()),
     }
 }
 
-/// The webhook, once.
-async fn post(hooks: &Hooks, delivery: &str, name: &str, body: &str, now: i64) -> Result<(), String> {
+/// Posts to the webhook once.
+async fn post_webhook(hooks: &Hooks, delivery: &str, name: &str, body: &str, now: i64) -> Result<(), String> {
     let Some((url, secret)) = &hooks.webhook else { return Ok(()) };
     let headers = [
         ("countersign-event", name.to_owned()),
@@ -303,9 +300,9 @@ async fn post(hooks: &Hooks, delivery: &str, name: &str, body: &str, now: i64) -
         ("countersign-timestamp", now.to_string()),
         ("countersign-signature", format!("v1={}", signature(secret, now, body))),
     ];
-    match post_json(url.expose(), &headers, body.as_bytes().to_vec(), PATIENCE).await {
+    match post_json(url.expose(), &headers, body.as_bytes().to_vec(), ATTEMPT_TIMEOUT).await {
         Ok(status @ 200..=299) => {
-            tracing::debug!(status, "a notice got through");
+            tracing::debug!(status, "notice delivered");
             Ok(())
         }
         Ok(status) => Err(format!("it answered {status}")),
@@ -326,17 +323,19 @@ mod tests {
 
     #[test]
     fn attack_13_notices_are_bounded_and_told_together_beyond_the_rate() {
-        let notices = Notices::default();
-        let notice =
-            |number: usize| Notice { plan: PlanId::new(format!("P{number}")), body: Arc::new(String::new()) };
+        let notices = NoticeQueues::default();
+        let notice = |number: usize| PlanNotice {
+            plan: PlanId::new(format!("P{number}")),
+            body: Arc::new(String::new()),
+        };
         let started = (0..300).filter(|number| notices.push(Hook::Command, notice(*number))).count();
         assert_eq!(started, 1, "one delivery at a time");
         assert_eq!(notices.queue(Hook::Command).waiting.len(), MOST_WAITING, "the queue is bounded");
-        let rate: Rate = "2/h".parse().unwrap();
+        let rate: RateLimit = "2/h".parse().unwrap();
         for _ in 0..2 {
             assert_eq!(notices.pause(Hook::Command, rate), None);
             assert_eq!(notices.take(Hook::Command, false).len(), 1);
-            notices.count(Hook::Command);
+            notices.count_delivery(Hook::Command);
         }
         assert!(notices.pause(Hook::Command, rate).is_some(), "the third has to wait");
         assert_eq!(notices.pause(Hook::Webhook, rate), None, "each hook has its own rate");
@@ -344,9 +343,9 @@ mod tests {
         assert_eq!(rest.len(), MOST_WAITING - 2);
         let told = summary(&rest, Some("http://desk"));
         assert_eq!((&told["event"], &told["count"]), (&json!("plans_pending"), &json!(rest.len())));
-        assert_eq!(told["plan_ids"].as_array().map(Vec::len), Some(NAMED));
+        assert_eq!(told["plan_ids"].as_array().map(Vec::len), Some(MOST_NAMED));
         assert!(notices.take(Hook::Command, true).is_empty());
-        assert!(notices.push(Hook::Command, notice(1)), "whoever comes next is served again");
+        assert!(notices.push(Hook::Command, notice(1)), "the next notice starts a task again");
     }
 
     #[test]

@@ -1,29 +1,26 @@
-//! What is reserved for the gateway: members of `_meta` beginning with `countersign`, and resources under `ui://countersign`. Cards
-//! and hosts believe them, so everything an upstream says passes here first. Results without them keep every byte.
+//! Names reserved for the gateway: members of `_meta` that begin with `countersign`, and resources under `ui://countersign`. Cards
+//! and hosts trust them, so they are removed from everything an upstream sends. Results without them keep every byte.
 
 use std::fmt::Write;
 
-use countersign_wire::frame::Notification;
-use countersign_wire::raw::{self, Raw};
+use countersign_mcp::jsonrpc::Notification;
+use countersign_mcp::raw::{self, RawJson};
 use memchr::memmem;
 use serde_json::value::RawValue;
 
-/// How our members of `_meta` begin.
 const OURS: &str = "countersign";
-/// How the addresses of our cards begin.
 const OUR_CARDS: &str = "ui://countersign";
-/// What an address of an upstream begins with instead: nothing is ever read from there.
+/// Replaces the prefix in an upstream's address. Nothing is ever read from there.
 const REFUSED_CARDS: &str = "ui://refused";
 
-/// Data and schemas of an upstream, which no host reads for `_meta`. They pass as they are.
+/// Data and schemas of an upstream. No host looks for `_meta` in them: they stay as they are.
 const OPAQUE: [&str; 6] =
     ["structuredContent", "inputSchema", "outputSchema", "requestedSchema", "arguments", "text"];
-/// Members that hold an address.
 const ADDRESSES: [&str; 4] = ["uri", "uriTemplate", "resourceUri", "ui/resourceUri"];
 
 /// A result or a params object of an upstream without what is reserved for the gateway.
-pub fn removed(said: Raw) -> Raw {
-    cleaned(said.get(), Place::Result).and_then(raw::from_text).unwrap_or(said)
+pub fn removed(said: RawJson) -> RawJson {
+    cleaned(said.get(), MarkLocation::Result).and_then(raw::from_text).unwrap_or(said)
 }
 
 /// The same for a notification.
@@ -37,7 +34,7 @@ pub fn is_our_card(uri: &str) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MarkLocation {
     /// Anywhere in a result.
     Result,
     /// Directly inside a `_meta`.
@@ -45,7 +42,7 @@ enum Place {
 }
 
 /// The text without reserved members; none where there are none.
-fn cleaned(text: &str, place: Place) -> Option<String> {
+fn cleaned(text: &str, place: MarkLocation) -> Option<String> {
     if !may_hold_marks(text) {
         return None;
     }
@@ -57,18 +54,18 @@ fn cleaned(text: &str, place: Place) -> Option<String> {
     }
 }
 
-fn cleaned_object(object: &RawValue, place: Place) -> Option<String> {
+fn cleaned_object(object: &RawValue, place: MarkLocation) -> Option<String> {
     let (mut out, mut changed) = (String::from("{"), false);
     for (name, value) in raw::members(object) {
-        if place == Place::Meta && begins_with(&name, OURS) {
+        if place == MarkLocation::Meta && begins_with(&name, OURS) {
             changed = true;
             continue;
         }
         let replacement = match &*name {
-            "_meta" => cleaned(value.get(), Place::Meta),
+            "_meta" => cleaned(value.get(), MarkLocation::Meta),
             name if ADDRESSES.contains(&name) => refused_address(value),
             name if OPAQUE.contains(&name) => None,
-            _ => cleaned(value.get(), Place::Result),
+            _ => cleaned(value.get(), MarkLocation::Result),
         };
         changed |= replacement.is_some();
         if out.len() > 1 {
@@ -83,7 +80,8 @@ fn cleaned_object(object: &RawValue, place: Place) -> Option<String> {
 
 fn cleaned_list(list: &RawValue) -> Option<String> {
     let items: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
-    let cleaned: Vec<Option<String>> = items.iter().map(|item| cleaned(item.get(), Place::Result)).collect();
+    let cleaned: Vec<Option<String>> =
+        items.iter().map(|item| cleaned(item.get(), MarkLocation::Result)).collect();
     if cleaned.iter().all(Option::is_none) {
         return None;
     }

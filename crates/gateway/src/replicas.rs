@@ -1,50 +1,49 @@
-//! One of several gateways on one store: hears what the others decided, and closes what one of them left open when it died.
-//! Where nobody shares the store there is nothing to do.
+//! Several gateways on one store: passes on what other replicas decided, and closes calls that a replica left open when it died.
+//! Does nothing where the store is not shared.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_store::{Changed, Shared};
+use countersign_store::{Changed, StoreSharing};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::house::House;
+use crate::state::GatewayState;
 
-/// How often we look for replicas that died in the middle of a call.
-const ROUND: Duration = Duration::from_secs(5);
+/// How often dead replicas are looked for.
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Joins the other replicas; ends with the process.
-pub fn join(house: &Arc<House>) {
-    if house.store.shared() == Shared::No {
+pub fn join(gateway: &Arc<GatewayState>) {
+    if gateway.store.shared() == StoreSharing::No {
         return;
     }
-    tokio::spawn(follow(Arc::clone(house)));
-    tokio::spawn(mourn(Arc::clone(house)));
+    tokio::spawn(forward_changes(Arc::clone(gateway)));
+    tokio::spawn(recover_dead_replicas(Arc::clone(gateway)));
 }
 
-/// Whoever waits here is woken by what is decided there.
-async fn follow(house: Arc<House>) {
-    let mut changes = house.store.changes();
+/// Wakes calls that wait here for what is decided elsewhere.
+async fn forward_changes(gateway: Arc<GatewayState>) {
+    let mut changes = gateway.store.changes();
     loop {
         match changes.recv().await {
-            Ok(Changed::Plan(plan)) => house.announce(plan),
-            Ok(Changed::Missed) | Err(RecvError::Lagged(_)) => house.announce_all(),
+            Ok(Changed::Plan(plan)) => gateway.announce(plan),
+            Ok(Changed::Missed) | Err(RecvError::Lagged(_)) => gateway.announce_all(),
             Err(RecvError::Closed) => return,
         }
     }
 }
 
-/// What a dead replica had sent has an outcome nobody knows: said, shown, never run again.
-async fn mourn(house: Arc<House>) {
+/// Records calls of dead replicas as `outcome_unknown`. They are never run again.
+async fn recover_dead_replicas(gateway: Arc<GatewayState>) {
     loop {
-        tokio::time::sleep(ROUND).await;
-        match house.store.recover(house.now()).await {
+        tokio::time::sleep(RECOVERY_INTERVAL).await;
+        match gateway.store.recover(gateway.now()).await {
             Ok(recovered) => {
                 for plan in recovered.plans {
                     tracing::warn!(
                         plan = plan.as_str(),
                         "a replica died in the middle of a call: outcome unknown"
                     );
-                    house.announce(plan);
+                    gateway.announce(plan);
                 }
             }
             Err(fault) => tracing::warn!(fault = fault.inside(), "looking for dead replicas failed"),

@@ -1,5 +1,5 @@
-//! Commands under way: those a call waits for, and runs that go on in the background. A run has a row in the store, a log on disk,
-//! a turn behind its lock, and exactly one end. What may run was decided before; nothing here is ever started a second time.
+//! Commands in progress: those a call waits for, and background runs. A run has a row in the store, a log on disk, a place behind its lock,
+//! and exactly one end. What may run was decided before; nothing is ever started twice.
 
 mod lock;
 mod log;
@@ -16,37 +16,34 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use countersign_core::ids::{RunId, UpstreamId};
-use countersign_store::{Opened, Run, RunState, Store};
+use countersign_policy::ids::{RunId, UpstreamId};
+use countersign_store::{BackgroundRun, RecordedPermit, RunState, Store};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use self::lock::{Held, Locks};
+use self::lock::{CommandLockGuard, Locks};
 use self::log::Log;
 pub(crate) use self::mask::Mask;
-pub(crate) use self::output::Captured;
+pub(crate) use self::output::CapturedOutput;
 use self::output::Output;
-pub(crate) use self::process::{End, Launch};
+pub(crate) use self::process::{Launch, ProcessEnd};
 use self::process::{Process, until};
-pub(crate) use self::progress::Progress;
-use self::report::Report;
-use self::stop::Stop;
-pub(crate) use self::stop::{Crew, Stopper};
-use self::sweep::Bounds;
+pub(crate) use self::progress::ProgressReporter;
+use self::report::RunReporter;
+use self::stop::StopSignal;
+pub(crate) use self::stop::{CommandGroup, Stopper};
+use self::sweep::LogRetention;
 
-/// How many runs are under way at a time; others are queued.
+/// Runs in progress; others are queued.
 const RUNS_AT_ONCE: usize = 32;
-/// How many commands are waited for at a time; other calls wait with their deadline running.
+/// Commands that calls wait for; further calls wait with their deadline running.
 const CALLS_AT_ONCE: usize = 32;
-/// How many runs may be queued or under way.
+/// Runs queued or in progress.
 const MOST_RUNS: usize = 1_000;
-/// How often it is looked whether runs have ended.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// How often old logs are looked for.
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(60 * 60);
 
-/// A command that may run.
 pub(crate) struct Job {
     pub(crate) launch: Launch,
     pub(crate) timeout: Option<Duration>,
@@ -57,39 +54,32 @@ pub(crate) struct Job {
     pub(crate) mask: Arc<Mask>,
 }
 
-/// What came of a command that was waited for.
-pub(crate) struct Done {
-    pub(crate) end: End,
-    pub(crate) out: Captured,
-    pub(crate) err: Captured,
-    /// The log's name, where the streams were more than is kept.
+pub(crate) struct FinishedCommand {
+    pub(crate) end: ProcessEnd,
+    pub(crate) out: CapturedOutput,
+    pub(crate) err: CapturedOutput,
+    /// The log's name, if the streams were longer than what is kept.
     pub(crate) log: Option<String>,
 }
 
-/// Why a run did not begin.
 #[derive(Debug)]
 pub(crate) enum NotBegun {
-    /// The upstream is closed.
     Closed,
-    /// Too many are queued.
     Full,
-    /// Its row could not be written.
     Store(countersign_store::StoreFault),
 }
 
-/// All commands of a house.
-pub struct Runs {
+pub struct BackgroundRuns {
     store: Store,
     folder: PathBuf,
     locks: Locks,
     calls: Semaphore,
     places: Semaphore,
     live: Mutex<HashMap<RunId, Stopper>>,
-    crews: Mutex<HashMap<UpstreamId, Arc<Crew>>>,
+    crews: Mutex<HashMap<UpstreamId, Arc<CommandGroup>>>,
 }
 
-impl Runs {
-    /// Runs with their rows in this store and their logs in this folder.
+impl BackgroundRuns {
     pub fn new(store: Store, folder: PathBuf) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -102,25 +92,24 @@ impl Runs {
         })
     }
 
-    /// Whether a run is of this process, queued or under way.
+    /// Whether a run of this process is queued or in progress.
     pub fn is_live(&self, id: &RunId) -> bool {
         self.live().contains_key(id)
     }
 
-    /// Stops a run of this process, queued or under way; false if there is none. It ends as `cancelled`.
+    /// Stops a run of this process; false if there is none. It ends as `cancelled`.
     pub fn stop(&self, id: &RunId) -> bool {
         let live = self.live();
         live.get(id).map(Stopper::stop).is_some()
     }
 
-    /// Waits until no run of this process is queued or under way.
     pub async fn ended(&self) {
         while !self.live().is_empty() {
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
     }
 
-    /// Removes old logs now and every hour, as long as these runs are there.
+    /// Removes old logs now and every hour, for the lifetime of these runs.
     pub(crate) fn sweep_now_and_then(runs: &Arc<Self>) {
         let runs = Arc::downgrade(runs);
         tokio::spawn(async move {
@@ -136,25 +125,25 @@ impl Runs {
 
     fn sweep(&self) -> std::io::Result<usize> {
         let live = |run: &str| self.live().contains_key(&RunId::new(run));
-        sweep::sweep(&self.folder, Bounds::USUAL, SystemTime::now(), &live)
+        sweep::sweep(&self.folder, LogRetention::USUAL, SystemTime::now(), &live)
     }
 
-    /// The commands of an upstream, whichever configuration they come from.
-    pub(crate) fn crew(&self, upstream: &UpstreamId) -> Arc<Crew> {
+    /// The commands of an upstream, across configurations.
+    pub(crate) fn command_group(&self, upstream: &UpstreamId) -> Arc<CommandGroup> {
         let mut crews = self.crews.lock().unwrap_or_else(PoisonError::into_inner);
-        let crew = crews.entry(upstream.clone()).or_insert_with(Crew::new);
-        if crew.is_closed() {
-            *crew = Crew::new();
+        let command_group = crews.entry(upstream.clone()).or_insert_with(CommandGroup::new);
+        if command_group.is_closed() {
+            *command_group = CommandGroup::new();
         }
-        Arc::clone(crew)
+        Arc::clone(command_group)
     }
 
-    /// Stops every command that is left, and returns when they have ended.
+    /// Stops every command and waits for their end.
     pub async fn close(&self) {
         let crews: Vec<_> =
             self.crews.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for crew in crews {
-            crew.close().await;
+        for command_group in crews {
+            command_group.close().await;
         }
     }
 
@@ -166,35 +155,35 @@ impl Runs {
     pub(crate) async fn wait_for(
         self: &Arc<Self>,
         job: Job,
-        crew: &Arc<Crew>,
-        progress: Option<Progress>,
-    ) -> Option<Done> {
-        let (stopper, mut stop) = crew.join()?;
+        command_group: &Arc<CommandGroup>,
+        progress: Option<ProgressReporter>,
+    ) -> Option<FinishedCommand> {
+        let (stopper, mut stop) = command_group.join()?;
         let runs = Arc::clone(self);
-        // On a task of its own, so that it is seen to its end even if nobody waits for it any more.
-        let work = tokio::spawn(async move {
+        // A task of its own follows it to its end even if nobody waits any more.
+        let run_command = tokio::spawn(async move {
             let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
-            let log = Log::later(&runs.folder, &mint(), job.limit);
+            let log = Log::buffered(&runs.folder, &mint(), job.limit);
             let mut output = Output::new(Arc::clone(&job.mask), job.limit, log, None).with_progress(progress);
-            let end = runs.work(&job, &runs.calls, deadline, &mut stop, &mut output).await;
+            let end = runs.run_command(&job, &runs.calls, deadline, &mut stop, &mut output).await;
             let (out, err, log) = output.finish().await;
-            Done { end, out, err, log }
+            FinishedCommand { end, out, err, log }
         });
-        let done = work.await;
+        let done = run_command.await;
         drop(stopper);
         done.ok()
     }
 
-    /// Begins a run and tells its id; it goes on by itself.
+    /// Starts a run and returns its id.
     pub(crate) async fn begin(
         self: &Arc<Self>,
-        opened: &Opened,
+        opened: &RecordedPermit,
         job: Job,
-        crew: &Arc<Crew>,
+        command_group: &Arc<CommandGroup>,
     ) -> Result<RunId, NotBegun> {
-        let (stopper, stop) = crew.join().ok_or(NotBegun::Closed)?;
+        let (stopper, stop) = command_group.join().ok_or(NotBegun::Closed)?;
         let record = opened.permit().record();
-        let run = Run {
+        let run = BackgroundRun {
             id: mint(),
             principal: record.principal.clone(),
             session: record.session.clone(),
@@ -214,9 +203,9 @@ impl Runs {
             }
             live.insert(id.clone(), stopper);
         }
-        let (begun, told) = oneshot::channel();
+        let (begun, recorded_end) = oneshot::channel();
         let runs = Arc::clone(self);
-        // On a task of its own from the first row on: a caller who leaves now must not leave a row behind that is never true.
+        // A task of its own from the first row on: a caller that leaves now must not leave a false row behind.
         tokio::spawn(async move {
             let id = run.id.clone();
             match runs.store.begin_run(&run).await {
@@ -224,37 +213,36 @@ impl Runs {
                     if begun.send(Ok(())).is_err() {
                         runs.stop(&id);
                     }
-                    runs.see_through(run, job, stop).await;
+                    runs.follow_run(run, job, stop).await;
                 }
                 Err(fault) => {
-                    // Whoever left needs no reason.
+                    // The caller may have left.
                     let _ = begun.send(Err(NotBegun::Store(fault)));
                 }
             }
             runs.live().remove(&id);
         });
-        match told.await {
+        match recorded_end.await {
             Ok(Ok(())) => Ok(id),
             Ok(Err(not)) => Err(not),
             Err(_) => Err(NotBegun::Closed),
         }
     }
 
-    /// A run from its queue to its end.
-    async fn see_through(&self, run: Run, job: Job, mut stop: Stop) {
-        let report = Report::new(self.store.clone(), run.clone());
+    async fn follow_run(&self, run: BackgroundRun, job: Job, mut stop: StopSignal) {
+        let report = RunReporter::new(self.store.clone(), run.clone());
         let log = match Log::now(&self.folder, &run.id).await {
             Ok(log) => log,
-            // What leaves no trace does not run.
+            // A run without a log does not start.
             Err(error) => {
                 let why = format!("not started: its log could not be opened: {error}");
                 return report.ended(RunState::Failed, None, vec![why]).await;
             }
         };
-        let going = Report::new(self.store.clone(), run);
+        let going = RunReporter::new(self.store.clone(), run);
         let mut output = Output::new(Arc::clone(&job.mask), 0, log, Some(going));
-        let end = self.work(&job, &self.places, None, &mut stop, &mut output).await;
-        let (state, exit_code, note) = told(&end, &job);
+        let end = self.run_command(&job, &self.places, None, &mut stop, &mut output).await;
+        let (state, exit_code, note) = recorded_end(&end, &job);
         if let Some(note) = note {
             output.note(&note).await;
         }
@@ -264,47 +252,47 @@ impl Runs {
     }
 
     /// Waits for a place and the lock, starts the command and follows it. A run's time counts from its start, a call's from the call.
-    async fn work(
+    async fn run_command(
         &self,
         job: &Job,
         places: &Semaphore,
         deadline: Option<Instant>,
-        stop: &mut Stop,
+        stop: &mut StopSignal,
         output: &mut Output,
-    ) -> End {
-        let turn = tokio::select! {
-            turn = self.turn(job, places) => turn,
-            () = stop.raised() => return End::Stopped,
-            () = until(deadline) => return End::NoTurn,
+    ) -> ProcessEnd {
+        let wait_for_lock = tokio::select! {
+            wait_for_lock = self.wait_for_lock(job, places) => wait_for_lock,
+            () = stop.raised() => return ProcessEnd::Stopped,
+            () = until(deadline) => return ProcessEnd::NoTurn,
         };
-        let (_held, _place) = match turn {
-            Ok(turn) => turn,
-            Err(why) => return End::NotStarted(why),
+        let (_held, _place) = match wait_for_lock {
+            Ok(wait_for_lock) => wait_for_lock,
+            Err(why) => return ProcessEnd::NotStarted(why),
         };
         if stop.is_raised() {
-            return End::Stopped;
+            return ProcessEnd::Stopped;
         }
-        // Written before the start: a run that is still `queued` in its row has never begun.
+        // Written before the start: a run that is `queued` in its row has never begun.
         if !output.begins().await {
-            return End::NotStarted("that it runs could not be recorded".to_owned());
+            return ProcessEnd::NotStarted("that it runs could not be recorded".to_owned());
         }
         let process = match Process::start(&job.launch) {
             Ok(process) => process,
             Err(error) => {
                 let program = job.launch.program.to_string_lossy();
-                return End::NotStarted(format!("`{program}` could not be started: {error}"));
+                return ProcessEnd::NotStarted(format!("`{program}` could not be started: {error}"));
             }
         };
         let deadline = deadline.or_else(|| job.timeout.map(|timeout| Instant::now() + timeout));
         process.follow(stop, deadline, output).await
     }
 
-    /// The lock first: who waits for one takes no place away.
-    async fn turn<'p>(
+    /// The lock first: a command that waits for one must not occupy a place.
+    async fn wait_for_lock<'p>(
         &self,
         job: &Job,
         places: &'p Semaphore,
-    ) -> Result<(Option<Held>, SemaphorePermit<'p>), String> {
+    ) -> Result<(Option<CommandLockGuard>, SemaphorePermit<'p>), String> {
         let held = match &job.lock {
             Some(name) => {
                 let taken = self.locks.take(&self.folder, name).await;
@@ -317,19 +305,21 @@ impl Runs {
     }
 }
 
-/// How a run's end is recorded: its state, what its program returned, and a line for its log.
-fn told(end: &End, job: &Job) -> (RunState, Option<i64>, Option<String>) {
+/// The recorded end of a run: its state, its exit code, and a line for its log.
+fn recorded_end(end: &ProcessEnd, job: &Job) -> (RunState, Option<i64>, Option<String>) {
     match end {
-        End::Exited(code) if job.ok_exit.contains(code) => (RunState::Success, Some((*code).into()), None),
-        End::Exited(code) => (RunState::Failed, Some((*code).into()), None),
-        End::Signalled(signal) => (RunState::Failed, None, Some(format!("ended by signal {signal}"))),
-        End::TimedOut => {
+        ProcessEnd::Exited(code) if job.ok_exit.contains(code) => {
+            (RunState::Success, Some((*code).into()), None)
+        }
+        ProcessEnd::Exited(code) => (RunState::Failed, Some((*code).into()), None),
+        ProcessEnd::Signalled(signal) => (RunState::Failed, None, Some(format!("ended by signal {signal}"))),
+        ProcessEnd::TimedOut => {
             let limit = job.timeout.unwrap_or_default();
             (RunState::Failed, None, Some(format!("killed: it took longer than {limit:?}")))
         }
-        End::Stopped => (RunState::Cancelled, None, Some("stopped".to_owned())),
-        End::NotStarted(why) => (RunState::Failed, None, Some(format!("not started: {why}"))),
-        End::NoTurn => {
+        ProcessEnd::Stopped => (RunState::Cancelled, None, Some("stopped".to_owned())),
+        ProcessEnd::NotStarted(why) => (RunState::Failed, None, Some(format!("not started: {why}"))),
+        ProcessEnd::NoTurn => {
             (RunState::Failed, None, Some("not started: its turn did not come in time".to_owned()))
         }
     }

@@ -1,24 +1,24 @@
-//! Arguments against a tool's input schema, before anything else sees them. Schemas are compiled once per fingerprint and never
-//! fetched from anywhere; what would take too long to check is refused, never let through unchecked.
+//! Validates arguments against a tool's input schema. Schemas are compiled once per fingerprint and never fetched. A check that
+//! would take too long refuses the call.
 
+mod defaults;
 mod shape;
 mod words;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use countersign_core::digest::Digest;
-use countersign_core::gate::{Schema, SchemaFault};
-use countersign_core::tool::Tool;
-use countersign_wire::raw::within_nesting;
+use countersign_mcp::raw::within_nesting;
+use countersign_policy::digest::Digest;
+use countersign_policy::gate::{SchemaChecker, SchemaFault};
+use countersign_policy::tool::Tool;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-use self::shape::{Patterns, Shape};
+pub use self::defaults::with_required_defaults;
+use self::shape::{Patterns, SchemaGraph};
 
-/// The longest schema, in bytes.
 pub const LONGEST: usize = 256 << 10;
-/// How deep a schema may nest.
 pub const DEEPEST: usize = 64;
 /// The most steps one check may take: some tens of milliseconds where every form fails and all faults are gathered.
 const STEPS: u64 = 300_000;
@@ -30,13 +30,12 @@ pub(crate) const TURNS: usize = 10_000;
 const KEPT: usize = 512;
 /// How many schemas it is remembered of whether they can be used.
 const REMEMBERED: usize = 20_000;
-/// How many misses are told.
+/// How many faults a refusal lists.
 const TOLD: usize = 8;
 
-/// Compiled input schemas.
 #[derive(Default)]
 pub struct Schemas {
-    compiled: RwLock<HashMap<Digest, Arc<Compiled>>>,
+    compiled: RwLock<HashMap<Digest, Arc<SchemaCompileResult>>>,
     verdicts: RwLock<HashMap<Digest, Result<(), String>>>,
 }
 
@@ -47,11 +46,11 @@ impl std::fmt::Debug for Schemas {
 }
 
 /// A schema that can be checked against, or why it can't.
-type Compiled = Result<Ready, String>;
+type SchemaCompileResult = Result<CompiledSchema, String>;
 
-struct Ready {
+struct CompiledSchema {
     validator: Validator,
-    shape: Shape,
+    shape: SchemaGraph,
 }
 
 impl Schemas {
@@ -72,7 +71,7 @@ impl Schemas {
         verdict
     }
 
-    fn compiled(&self, tool: &Tool) -> Arc<Compiled> {
+    fn compiled(&self, tool: &Tool) -> Arc<SchemaCompileResult> {
         let key = tool.fingerprint;
         if let Some(known) = self.compiled.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Arc::clone(known);
@@ -90,7 +89,7 @@ impl Schemas {
     }
 }
 
-impl Schema for Schemas {
+impl SchemaChecker for Schemas {
     fn check(&self, tool: &Tool, arguments: &Map<String, Value>) -> Vec<SchemaFault> {
         match &*self.compiled(tool) {
             Ok(ready) => ready.check(arguments),
@@ -102,7 +101,7 @@ impl Schema for Schemas {
     }
 }
 
-impl Ready {
+impl CompiledSchema {
     fn check(&self, arguments: &Map<String, Value>) -> Vec<SchemaFault> {
         let value = Value::Object(arguments.clone());
         if !self.shape.within(&value, STEPS) {
@@ -119,7 +118,7 @@ impl Ready {
 }
 
 /// Compiles within bounds; the sentence says why that is not possible.
-fn compile(schema: &Value, text: &str) -> Compiled {
+fn compile(schema: &Value, text: &str) -> SchemaCompileResult {
     if text.len() > LONGEST {
         return Err(format!("its schema is longer than {LONGEST} bytes"));
     }
@@ -129,7 +128,7 @@ fn compile(schema: &Value, text: &str) -> Compiled {
     if !schema.is_object() {
         return Err("its schema is not an object".to_owned());
     }
-    let mut shape = Shape::of(schema)?;
+    let mut shape = SchemaGraph::of(schema)?;
     let broken = |error: jsonschema::ValidationError<'_>| {
         format!("its schema is not valid: {}", crate::escape::excerpt(&error.to_string(), 200))
     };
@@ -151,7 +150,7 @@ fn compile(schema: &Value, text: &str) -> Compiled {
     if !shape.within(&Value::Object(Map::new()), STEPS) {
         return Err("its schema refers to itself without end".to_owned());
     }
-    Ok(Ready { validator, shape })
+    Ok(CompiledSchema { validator, shape })
 }
 
 #[cfg(test)]

@@ -1,74 +1,84 @@
-//! The house's face to the wire: who is let in, and which room a request goes to.
+//! The gateway as an MCP service: identifies callers, and routes each request to tools, tasks or pass-through. Decides nothing
+//! about calls.
 
 use std::pin::pin;
 use std::sync::Arc;
 
-use countersign_core::call::{Scopes, Vouching};
-use countersign_core::config::{AgentAuth, Surface};
-use countersign_core::ids::{PrincipalId, Secret, SessionId};
-use countersign_core::record::Source;
-use countersign_core::role::Role;
-use countersign_store::{Credential, SavedLine, StoreFault, secret_digest};
-use countersign_wire::era::{Era, Version};
-use countersign_wire::frame::{Notification, Reply, Request, RpcError};
-use countersign_wire::mirror::Mirrors;
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::serve::{
-    self as wire, Ctx, Description, End, HttpRefusal, Notice, Opening, Replies, Saved, Service, Session, Tag,
-    Transport,
+use countersign_config::{AgentAuth, ToolSurface};
+use countersign_mcp::era::{Era, Version};
+use countersign_mcp::jsonrpc::{Notification, Reply, Request, RpcError};
+use countersign_mcp::mirrored_headers::MirroredHeaders;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_mcp::server::{
+    self as wire, CallerIdentity, CallerInfo, ClientAnomaly, HttpRefusal, ReplyDelivery, RequestContext,
+    SavedSession, Service, ServiceDescription, Session, SessionEnd, Transport,
 };
+use countersign_policy::call::{Caller, CallerScopes, HostVouching};
+use countersign_policy::ids::{PrincipalId, Secret, SessionId};
+use countersign_policy::record::Source;
+use countersign_policy::role::Role;
+use countersign_store::{Credential, SavedLine, StoreFault, secret_digest};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
-use crate::cards::Cards;
+use crate::call_log;
+use crate::cards::CardSupport;
 use crate::failed_credentials::{self, FailedTry};
-use crate::house::House;
-use crate::line::{self, ModeLimit, Principal};
+use crate::instructions::instructions;
 use crate::members;
 use crate::passthrough::{self, Passthrough};
+use crate::principal::{self, ModeLimit, Principal};
+use crate::standalone::{self, StandaloneServer};
+use crate::state::GatewayState;
 use crate::surfaces;
-use crate::tasks::{self, Tasks};
+use crate::tasks::{self, TaskRequest};
 use crate::trace;
 
-/// Guidance for the model, said when a session opens.
-const INSTRUCTIONS: &str = "Every tool here is governed. Modes: ask (inspect), plan (preview), execute (change); set_mode \
-    changes the mode of this session. A change asks for confirmation first: an answer with status confirmation_required \
-    has changed nothing. Show its preview, end the turn, and go on only after the user agreed.";
-
-/// Answered to a secret that opens nothing. One text for all three: it tells nobody which secrets once worked.
-const ENDED: &str =
+// One text for all three cases: it must not tell which secrets once worked.
+const UNUSABLE_CREDENTIAL: &str =
     "the credential is unknown, expired or revoked: `countersign token create --role agent` makes another";
 
-/// A face of the house on one transport.
-pub struct Face {
-    house: Arc<House>,
-    /// Who a stdio line is; HTTP lines show who they are.
+pub struct GatewayService {
+    gateway: Arc<GatewayState>,
+    /// The caller on stdio. HTTP callers bring a credential.
     local: Principal,
-    /// Whether HTTP lines on this machine need a credential.
-    openness: AgentAuth,
+    /// Whether HTTP callers on this machine need a credential.
+    agent_auth: AgentAuth,
+    /// The native upstream it shows itself as, where it is served alone.
+    standalone: Option<Arc<dyn StandaloneServer>>,
 }
 
-impl Face {
-    /// A face whose stdio line is `local`.
-    pub fn new(house: Arc<House>, local: Principal, openness: AgentAuth) -> Self {
-        Self { house, local, openness }
+impl GatewayService {
+    pub fn new(gateway: Arc<GatewayState>, local: Principal, agent_auth: AgentAuth) -> Self {
+        Self { gateway, local, agent_auth, standalone: None }
+    }
+
+    /// The same service, shown to clients as this server.
+    #[must_use]
+    pub fn shown_as(self, server: Arc<dyn StandaloneServer>) -> Self {
+        Self { standalone: Some(server), ..self }
     }
 }
 
-impl Face {
-    /// Whether a line on this machine may do without a credential: as started, and as configured now. A reload can close
-    /// what was open; what was started closed stays closed.
-    fn is_open(&self) -> bool {
-        self.openness == AgentAuth::LoopbackOpen
-            && self.house.law.load().agent_auth == AgentAuth::LoopbackOpen
+impl GatewayService {
+    /// Whether a caller on this machine may do without a credential: as started, and as configured now. A reload can require
+    /// one; it can't drop the requirement.
+    fn allows_anonymous(&self) -> bool {
+        self.agent_auth == AgentAuth::LoopbackOpen
+            && self.gateway.policy.load().agent_auth == AgentAuth::LoopbackOpen
     }
 
-    /// The live credential of a secret. A try with any other is a row of the ledger.
-    async fn by_secret(&self, secret: &Secret, opening: &Opening<'_>) -> Result<Credential, HttpRefusal> {
-        let found = self.house.store.credential(secret_digest(secret)).await;
+    /// The live credential of a secret. Every other secret is recorded as a failed try.
+    async fn find_credential(
+        &self,
+        secret: &Secret,
+        opening: &CallerInfo<'_>,
+    ) -> Result<Credential, HttpRefusal> {
+        let found = self.gateway.store.credential(secret_digest(secret)).await;
         let found = found.map_err(|fault| unavailable(&fault))?;
         match found {
-            Some(credential) if credential.is_live(self.house.now()) => Ok(credential),
+            Some(credential) if credential.is_live(self.gateway.now()) => Ok(credential),
             ended => {
                 let failed = FailedTry {
                     secret,
@@ -77,17 +87,17 @@ impl Face {
                     peer: opening.peer,
                     route: opening.path,
                 };
-                Box::pin(failed_credentials::record(&self.house, failed)).await;
-                Err(unauthorized(ENDED))
+                Box::pin(failed_credentials::record(&self.gateway, failed)).await;
+                Err(unauthorized(UNUSABLE_CREDENTIAL))
             }
         }
     }
 
-    /// A credential names its holder; without one, on loopback, a line is the local agent, if the configuration lets it.
-    async fn over_http(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
+    /// A credential names its holder. Without one, a caller on loopback is the local agent, if the configuration allows that.
+    async fn identify_http_caller(&self, opening: &CallerInfo<'_>) -> Result<CallerIdentity, HttpRefusal> {
         let surface = match opening.path {
-            "/mcp/router" => Surface::Router,
-            "/mcp/direct" => Surface::Direct,
+            "/mcp/router" => ToolSurface::Router,
+            "/mcp/direct" => ToolSurface::Direct,
             _ => self.local.surface,
         };
         let bearer = opening.headers.get("authorization").and_then(|value| value.to_str().ok());
@@ -96,24 +106,24 @@ impl Face {
         let local = opening.peer.is_none_or(|peer| peer.ip().is_loopback());
         match bearer {
             Some(secret) => {
-                let credential = self.by_secret(&Secret::new(secret.trim()), opening).await?;
-                Ok(line::tag(Principal {
+                let credential = self.find_credential(&Secret::new(secret.trim()), opening).await?;
+                Ok(principal::tag(Principal {
                     surface,
-                    ..Principal::of_credential(&credential, self.house.law.load().max_mode)
+                    ..Principal::of_credential(&credential, self.gateway.policy.load().max_mode)
                 }))
             }
-            None if local && self.is_open() => {
-                // Whatever started this process, an HTTP line without a credential is an agent's, and nothing tells its
-                // host from the agent.
+            None if local && self.allows_anonymous() => {
+                // Never more than an agent, whoever started this process: nothing tells the host's answers from the agent's.
                 let principal = Principal {
                     id: PrincipalId::new("local-agent"),
                     role: Role::Agent,
-                    scopes: Scopes { vouching: Vouching::Denied, ..self.local.scopes.clone() },
+                    scopes: CallerScopes { vouching: HostVouching::Denied, ..self.local.scopes.clone() },
                     session: None,
                     surface,
+                    host: None,
                     ..self.local.clone()
                 };
-                Ok(line::tag(principal).anonymous())
+                Ok(principal::tag(principal).anonymous())
             }
             None => Err(unauthorized(
                 "a credential is needed, as `Authorization: Bearer …`: `countersign token create --role agent` makes one",
@@ -122,12 +132,12 @@ impl Face {
     }
 }
 
-/// A session as the store keeps it.
-fn saved_line(saved: &Saved) -> SavedLine {
-    let value =
-        |text: &Option<Raw>| text.as_ref().and_then(|text| serde_json::from_str::<Value>(text.get()).ok());
+fn saved_line(saved: &SavedSession) -> SavedLine {
+    let value = |text: &Option<RawJson>| {
+        text.as_ref().and_then(|text| serde_json::from_str::<Value>(text.get()).ok())
+    };
     SavedLine {
-        owner: saved.tag_key.clone(),
+        owner: saved.identity_key.clone(),
         saved: json!({
             "version": saved.version.as_str(),
             "path": saved.path,
@@ -137,11 +147,10 @@ fn saved_line(saved: &Saved) -> SavedLine {
     }
 }
 
-/// A kept session as the wire takes it.
-fn restored(line: &SavedLine) -> Option<Saved> {
+fn restored(line: &SavedLine) -> Option<SavedSession> {
     let part = |name: &str| line.saved.get(name).filter(|part| !part.is_null()).map(raw::to_raw);
-    Some(Saved {
-        tag_key: line.owner.clone(),
+    Some(SavedSession {
+        identity_key: line.owner.clone(),
         version: Version::parse(line.saved.get("version")?.as_str()?)?,
         path: line.saved.get("path")?.as_str()?.to_owned(),
         client_info: part("client_info"),
@@ -161,145 +170,168 @@ fn unavailable(fault: &StoreFault) -> HttpRefusal {
     HttpRefusal { status: 503, headers: Vec::new(), message: fault.outside() }
 }
 
-impl Service for Face {
-    async fn authenticate(&self, opening: &Opening<'_>) -> Result<Tag, HttpRefusal> {
+impl Service for GatewayService {
+    async fn authenticate(&self, opening: &CallerInfo<'_>) -> Result<CallerIdentity, HttpRefusal> {
         match opening.transport {
-            Transport::Stdio => Ok(line::tag(self.local.clone())),
-            Transport::Http => self.over_http(opening).await,
+            Transport::Stdio => Ok(principal::tag(self.local.clone())),
+            Transport::Http => self.identify_http_caller(opening).await,
         }
     }
 
-    async fn describe(&self, session: &Arc<Session>) -> Description {
-        // What upstreams offer is said once, when a session opens: they get a moment to say it to us.
-        self.house.settled().await;
-        Description {
+    async fn describe(&self, session: &Arc<Session>) -> ServiceDescription {
+        self.gateway.need_upstreams_for(session.client());
+        self.gateway.wait_for_lists().await;
+        if let Some(server) = &self.standalone {
+            return standalone::describe(server.as_ref());
+        }
+        let principal = session.identity().get::<Principal>().unwrap_or(&self.local);
+        let instructions = instructions(&self.gateway, principal.surface, &principal.scopes, principal.role);
+        ServiceDescription {
             server_info: raw::to_raw(&json!({
                 "name": "countersign",
                 "title": "Countersign",
                 "version": env!("CARGO_PKG_VERSION"),
             })),
-            capabilities: tasks::capability(&self.house, session, passthrough::capabilities(&self.house)),
-            instructions: Some(INSTRUCTIONS.to_owned()),
+            capabilities: tasks::capability(&self.gateway, session, passthrough::capabilities(&self.gateway)),
+            instructions: Some(instructions),
             ttl_ms: 0,
         }
     }
 
     async fn opened(&self, session: Arc<Session>) {
-        self.house.remember(&session);
+        self.gateway.remember(&session);
         if session.transport() == Transport::Http && session.era() == Era::Legacy {
             let id = SessionId::new(session.id().as_str());
             if let Err(fault) =
-                self.house.store.save_line(&id, &saved_line(&session.saved()), self.house.now()).await
+                self.gateway.store.save_line(&id, &saved_line(&session.saved()), self.gateway.now()).await
             {
                 tracing::warn!(fault = fault.inside(), "a session will not survive a restart");
             }
         }
     }
 
-    async fn closed(&self, session: Arc<Session>, end: End) {
+    async fn closed(&self, session: Arc<Session>, end: SessionEnd) {
         let over = match end {
-            End::Deleted | End::Expired => true,
-            End::LineClosed | End::Shutdown => false,
+            SessionEnd::Deleted | SessionEnd::Expired => true,
+            SessionEnd::TransportClosed | SessionEnd::Shutdown => false,
         };
         if over && session.transport() == Transport::Http {
-            // One that stays is swept with the other old ones.
-            let _ = self.house.store.forget_line(&SessionId::new(session.id().as_str())).await;
+            // One that can't be removed now is removed with the other old ones later.
+            let _ = self.gateway.store.forget_line(&SessionId::new(session.id().as_str())).await;
         }
     }
 
-    async fn restore(&self, id: &wire::SessionId, tag: &Tag) -> Option<Saved> {
-        let line = self.house.store.saved_line(&SessionId::new(id.as_str())).await.ok()??;
+    async fn restore(&self, id: &wire::SessionId, tag: &CallerIdentity) -> Option<SavedSession> {
+        let line = self.gateway.store.saved_line(&SessionId::new(id.as_str())).await.ok()??;
         let saved = restored(&line)?;
-        (*saved.tag_key == *tag.key).then_some(saved)
+        (*saved.identity_key == *tag.key).then_some(saved)
     }
 
     async fn restored(&self, session: Arc<Session>) {
-        self.house.remember(&session);
+        self.gateway.need_upstreams_for(session.client());
+        self.gateway.remember(&session);
     }
 
-    async fn mirrors(&self, session: &Arc<Session>, tool: &str) -> Option<Arc<Mirrors>> {
-        let direct = session.tag().get::<Principal>()?.surface == Surface::Direct;
-        let catalog = self.house.catalog.load();
+    async fn mirrors(&self, session: &Arc<Session>, tool: &str) -> Option<Arc<MirroredHeaders>> {
+        let direct = session.identity().get::<Principal>()?.surface == ToolSurface::Direct;
+        let catalog = self.gateway.catalog.load();
         catalog.by_direct_name(tool).filter(|_| direct).and_then(|listed| listed.mirrors.clone())
     }
 
-    fn replies(&self, _session: &Session) -> Replies {
-        // A server that is served bare answers as the SDKs' servers do: every reply on a stream that can be taken up again.
-        if self.house.catalog.load().is_bare() { Replies::Streamed } else { Replies::Plain }
+    fn replies(&self, _session: &Session) -> ReplyDelivery {
+        // A single upstream without prefix answers as the SDKs' servers do: every reply on a stream that can be resumed.
+        if self.gateway.catalog.load().is_bare() { ReplyDelivery::Streamed } else { ReplyDelivery::Plain }
     }
 
-    fn noticed(&self, session: Option<&Session>, notice: Notice) {
+    fn client_anomaly(&self, session: Option<&Session>, notice: ClientAnomaly) {
         let session = session.map(|session| session.id().as_str().to_owned());
-        tracing::info!(?session, ?notice, "noticed on a line");
+        tracing::info!(?session, ?notice, "client anomaly");
     }
 
     fn accepts(&self, request: &Request) -> bool {
-        members::check(&request.method, request.params.as_deref()).is_ok()
+        members::check_member_names(&request.method, request.params.as_deref()).is_ok()
     }
 
-    async fn request(&self, ctx: Ctx, request: Request) -> Reply {
+    async fn request(&self, ctx: RequestContext, request: Request) -> Reply {
+        self.gateway.need_upstreams_for(ctx.client());
         let params = request.params.as_deref();
-        let facts = || about(&ctx);
-        let answer = pin!(self.answer(&ctx, &request.method, params));
-        trace::served(self.house.watcher(), &request.method, params, facts, answer).await
+        let facts = || span_attributes(&ctx);
+        let answer = pin!(self.answer_request(&ctx, &request.method, params));
+        trace::served(self.gateway.watcher(), &request.method, params, facts, answer).await
     }
 
-    async fn not_resumed(&self, ctx: &Ctx, request: &Request, error: RpcError) -> RpcError {
+    async fn not_resumed(&self, ctx: &RequestContext, request: &Request, error: RpcError) -> RpcError {
         let params = request.params.as_deref();
-        match line::caller(ctx, params) {
-            Ok((caller, _)) => surfaces::refuse_state(&self.house, &caller, params, &error).await,
+        match principal::identify_caller(ctx, params) {
+            Ok((caller, _)) => surfaces::refuse_request_state(&self.gateway, &caller, params, &error).await,
             Err(_) => error,
         }
     }
 
     async fn notification(&self, session: Arc<Session>, notification: Notification) {
-        if let Err(refusal) = members::check(&notification.method, notification.params.as_deref()) {
+        if let Err(refusal) =
+            members::check_member_names(&notification.method, notification.params.as_deref())
+        {
             tracing::info!(method = %notification.method, why = %refusal.message, "a notification was dropped");
             return;
         }
-        passthrough::notification(&self.house, &session, &notification).await;
+        passthrough::notification(&self.gateway, &session, &notification).await;
     }
 }
 
-/// What is told of the line a request came on.
-fn about(ctx: &Ctx) -> Vec<trace::Fact> {
+fn span_attributes(ctx: &RequestContext) -> Vec<trace::SpanAttribute> {
     let transport = match ctx.session().transport() {
         Transport::Stdio => "pipe",
         Transport::Http => "tcp",
     };
     let mut facts = vec![("network.transport", transport.into())];
-    if let Some(principal) = ctx.session().tag().get::<Principal>() {
+    if let Some(principal) = ctx.session().identity().get::<Principal>() {
         facts.push(("countersign.role", principal.role.as_str().into()));
     }
     facts
 }
 
-impl Face {
-    async fn answer(&self, ctx: &Ctx, method: &str, params: Option<&RawValue>) -> Reply {
-        let (mut caller, surface) = line::caller(ctx, params)?;
-        if let Err(refusal) = members::check(method, params) {
-            return Box::pin(surfaces::refuse_members(&self.house, &caller, method, params, refusal)).await;
+impl GatewayService {
+    async fn answer_request(&self, ctx: &RequestContext, method: &str, params: Option<&RawValue>) -> Reply {
+        let (mut caller, surface) = principal::identify_caller(ctx, params)?;
+        if let Err(refusal) = members::check_member_names(method, params) {
+            return Box::pin(surfaces::refuse_members(&self.gateway, &caller, method, params, refusal)).await;
         }
-        // What the configuration says now, not what it said when the line was opened.
-        let principal = ctx.session().tag().get::<Principal>();
+        // The limit of the configuration as it is now, not as it was when the connection opened.
+        let principal = ctx.session().identity().get::<Principal>();
         if principal.is_some_and(|principal| principal.mode_limit == ModeLimit::Gateway) {
-            caller.scopes.max_mode = self.house.law.load().max_mode;
+            caller.scopes.max_mode = self.gateway.policy.load().max_mode;
+        }
+        let span = call_log::request_span(&caller, method);
+        pin!(self.route_request(ctx, caller, surface, method, params)).instrument(span).await
+    }
+
+    async fn route_request(
+        &self,
+        ctx: &RequestContext,
+        caller: Caller,
+        surface: ToolSurface,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Reply {
+        if let Some(server) = &self.standalone {
+            let answering = standalone::answer(&self.gateway, server.as_ref(), caller, method, params);
+            return Box::pin(answering).await;
         }
         match method {
             "tools/list" => {
-                self.house.settled().await;
-                surfaces::list(&self.house, &caller, surface, Cards::of(ctx))
+                self.gateway.wait_for_lists().await;
+                surfaces::list_tools(&self.gateway, &caller, surface, CardSupport::of(ctx))
             }
             "tools/call" => {
-                self.house.settled().await;
-                Tasks { house: &self.house, ctx, caller: &caller }.call(surface, params).await
+                TaskRequest { gateway: &self.gateway, ctx, caller: &caller }.call(surface, params).await
             }
-            method if (Tasks { house: &self.house, ctx, caller: &caller }).is_about(method) => {
-                let tasks = Tasks { house: &self.house, ctx, caller: &caller };
+            method if (TaskRequest { gateway: &self.gateway, ctx, caller: &caller }).is_about(method) => {
+                let tasks = TaskRequest { gateway: &self.gateway, ctx, caller: &caller };
                 Box::pin(tasks.answer(method, params)).await
             }
             other => {
-                let through = Passthrough { house: &self.house, ctx, caller: &caller };
+                let through = Passthrough { gateway: &self.gateway, ctx, caller: &caller };
                 Box::pin(through.request(other, params)).await
             }
         }
@@ -310,15 +342,15 @@ impl Face {
 mod tests {
     use super::*;
 
-    /// How much room the future of a function takes; the function is not called.
-    fn room<'a, F>(_: impl FnOnce(&'a Face, Ctx, Request) -> F) -> usize {
+    /// The size of a function's future; the function is not called.
+    fn future_size<'a, F>(_: impl FnOnce(&'a GatewayService, RequestContext, Request) -> F) -> usize {
         std::mem::size_of::<F>()
     }
 
     #[test]
-    fn a_request_carries_no_room_for_what_it_does_not_do() {
-        // Every request is a task, and a task is copied when it starts: what is rare is boxed where it begins.
-        let room = room(|face, ctx, request| face.request(ctx, request));
-        assert!(room <= 6 << 10, "{room} bytes");
+    fn the_future_of_a_request_stays_small() {
+        // Every request is a task, and a task is copied when it starts: rare stages are boxed.
+        let size = future_size(|service, ctx, request| service.request(ctx, request));
+        assert!(size <= 6 << 10, "{size} bytes");
     }
 }

@@ -1,19 +1,20 @@
-//! Replaying the ledger through a law that is not in force yet: what would have been decided differently.
-//! Reads rows and pins, calls nothing and writes nothing; the judging is the law's.
+//! Replays the ledger against a policy that is not in force: what would have been decided differently. Reads rows and pins,
+//! calls nothing and writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use countersign_core::call::Arguments;
-use countersign_core::config::{
-    Change, Config, ExplainInput, IntentInput, Past, Recorded, Replayed, VerdictWord, Way, replay,
+use countersign_config::{
+    CallRoute, Config, DecisionChange, ExplainInput, IntentInput, PastCall, RecordedVerdict, ReplayResult,
+    VerdictWord, replay,
 };
-use countersign_core::ids::{FullName, LedgerId, PlanId, PrincipalId, UpstreamId};
-use countersign_core::intent::Variant;
-use countersign_core::mode::Mode;
-use countersign_core::record::{ActorRole, RowKind, RowStatus};
-use countersign_core::refusal::Code;
-use countersign_core::role::Role;
-use countersign_store::ledger::{Filter, Row};
+use countersign_policy::call::Arguments;
+use countersign_policy::ids::{FullName, LedgerId, PlanId, PrincipalId, UpstreamId};
+use countersign_policy::intent::CallToolVariant;
+use countersign_policy::mode::Mode;
+use countersign_policy::record::{ActorRole, RowKind, RowStatus};
+use countersign_policy::refusal::Code;
+use countersign_policy::role::Role;
+use countersign_store::ledger::{LedgerFilter, LedgerRow};
 use countersign_store::{Store, StoreFault};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -24,58 +25,48 @@ const OURS: &str = "countersign";
 
 /// A call that would be decided differently, or can't be told.
 #[derive(Clone, Debug, Serialize)]
-pub struct Call {
-    /// Its row.
+pub struct ReplayedCall {
     pub ledger_id: LedgerId,
-    /// When it was made.
     pub time: Timestamp,
-    /// By whom.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<PrincipalId>,
-    /// Which tool.
     pub tool: String,
-    /// In which mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// With which arguments, as the ledger keeps them.
     pub arguments: Value,
 }
 
-/// A decision that would change.
 #[derive(Clone, Debug, Serialize)]
-pub struct Changed {
-    /// The call.
+pub struct ChangedDecision {
     #[serde(flatten)]
-    pub call: Call,
+    pub call: ReplayedCall,
     /// What was decided and what would be.
     #[serde(flatten)]
-    pub change: Change,
+    pub change: DecisionChange,
 }
 
 /// A call nobody can tell about: a rule looks at an argument that was kept out of the ledger.
 #[derive(Clone, Debug, Serialize)]
 pub struct Undecidable {
-    /// The call.
     #[serde(flatten)]
-    pub call: Call,
+    pub call: ReplayedCall,
     /// The rule that looks.
     pub rule: String,
-    /// The arguments it looks at.
     pub redacted: Vec<String>,
 }
 
-/// What a new law would have done.
+/// What the other policy would have decided.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Simulation {
-    /// How many calls were put to it.
     pub replayed: u64,
     /// How many would have been decided as they were.
     pub unchanged: u64,
     /// How many were not put to it, because something else than rules decided: an unknown tool, a token, a limit.
     pub left_out: u64,
     /// Those that would have been decided differently, newest first.
-    pub changes: Vec<Changed>,
-    /// Those nobody can tell about, newest first.
+    pub changes: Vec<ChangedDecision>,
+    /// Calls that can't be replayed, newest first.
     pub undecidable: Vec<Undecidable>,
 }
 
@@ -86,19 +77,23 @@ pub async fn simulate(
     new: &Config,
     since: Timestamp,
 ) -> Result<Simulation, StoreFault> {
-    let mut work = Work { present, new, tools: BTreeMap::new(), done: Simulation::default() };
-    let mut steps = Steps::default();
-    let mut filter =
-        Filter { kind: Some(RowKind::Call), start_time: Some(since), limit: Some(1000), ..Filter::default() };
+    let mut work = SimulationRun { present, new, tools: BTreeMap::new(), done: Simulation::default() };
+    let mut steps = PlanStepRows::default();
+    let mut filter = LedgerFilter {
+        kind: Some(RowKind::Call),
+        start_time: Some(since),
+        limit: Some(1000),
+        ..LedgerFilter::default()
+    };
     loop {
         let page = store.activity(filter.clone()).await?;
         for row in page.rows {
-            match Meaning::of(&row) {
-                Meaning::Decided(recorded) => work.replay(store, &row, recorded).await?,
-                Meaning::Series => steps.belongs(row.plan_id),
-                Meaning::Step => steps.keep(row),
-                Meaning::LeftOut => work.done.left_out += 1,
-                Meaning::Told => {}
+            match RowMeaning::of(&row) {
+                RowMeaning::Decided(recorded) => work.replay(store, &row, recorded).await?,
+                RowMeaning::Series => steps.belongs(row.entry.plan_id),
+                RowMeaning::Step => steps.keep(row),
+                RowMeaning::LeftOut => work.done.left_out += 1,
+                RowMeaning::Told => {}
             }
         }
         match page.next_cursor {
@@ -107,7 +102,7 @@ pub async fn simulate(
         }
     }
     for row in steps.of_series() {
-        let recorded = Recorded { verdict: VerdictWord::Hold, code: None, effect: row.effect };
+        let recorded = RecordedVerdict { verdict: VerdictWord::Hold, code: None, effect: row.effect };
         work.replay(store, &row, recorded).await?;
     }
     work.done.changes.sort_by(|one, other| other.call.ledger_id.cmp(&one.call.ledger_id));
@@ -115,27 +110,30 @@ pub async fn simulate(
     Ok(work.done)
 }
 
-/// What a row of a call says about deciding.
-enum Meaning {
-    /// The law decided this.
-    Decided(Recorded),
+enum RowMeaning {
+    /// Rules decided this.
+    Decided(RecordedVerdict),
     /// The row of a whole plan of several steps.
     Series,
     /// A call that ran under a plan: its decision has a row of its own, unless it is a step of several.
     Step,
     /// Something else than rules decided.
     LeftOut,
-    /// Another row tells of this call's decision.
+    /// Another row has this call's decision.
     Told,
 }
 
-impl Meaning {
-    fn of(row: &Row) -> Self {
+impl RowMeaning {
+    fn of(row: &LedgerRow) -> Self {
         if row.upstream.as_ref().is_none_or(|upstream| upstream.as_str() == OURS) {
-            return if row.plan_id.is_some() { Meaning::Series } else { Meaning::Told };
+            return if row.plan_id.is_some() { RowMeaning::Series } else { RowMeaning::Told };
         }
         let decided = |verdict: VerdictWord, code: Option<&str>| {
-            Meaning::Decided(Recorded { verdict, code: code.map(str::to_owned), effect: row.effect })
+            RowMeaning::Decided(RecordedVerdict {
+                verdict,
+                code: code.map(str::to_owned),
+                effect: row.effect,
+            })
         };
         let detail = row.detail.as_ref().map(|detail| detail.value());
         let granted = row
@@ -146,18 +144,18 @@ impl Meaning {
             RowStatus::Pending => decided(VerdictWord::Hold, None),
             // Without the grant it would have been held.
             RowStatus::Allowed if granted => decided(VerdictWord::Hold, None),
-            RowStatus::Allowed if row.plan_id.is_some() => Meaning::Step,
+            RowStatus::Allowed if row.plan_id.is_some() => RowMeaning::Step,
             RowStatus::Allowed => decided(VerdictWord::Go, None),
             RowStatus::Success if detail.is_some_and(|detail| detail.get("preview_digest").is_some()) => {
                 decided(VerdictWord::Preview, None)
             }
-            RowStatus::Success | RowStatus::Error => Meaning::Told,
+            RowStatus::Success | RowStatus::Error => RowMeaning::Told,
             RowStatus::Refused => match row.code.as_deref() {
                 Some(code) if code == Code::ModeAsk.as_str() && row.plan_id.is_none() => {
                     decided(VerdictWord::Explain, Some(code))
                 }
                 Some(code) if is_of_rules(code) => decided(VerdictWord::Refuse, Some(code)),
-                Some(_) | None => Meaning::LeftOut,
+                Some(_) | None => RowMeaning::LeftOut,
             },
         }
     }
@@ -172,21 +170,21 @@ fn is_of_rules(code: &str) -> bool {
 
 /// Calls that ran under plans, until it is known which plans had several steps.
 #[derive(Default)]
-struct Steps {
+struct PlanStepRows {
     series: BTreeSet<PlanId>,
-    kept: Vec<Row>,
+    kept: Vec<LedgerRow>,
 }
 
-impl Steps {
+impl PlanStepRows {
     fn belongs(&mut self, plan: Option<PlanId>) {
         self.series.extend(plan);
     }
 
-    fn keep(&mut self, row: Row) {
+    fn keep(&mut self, row: LedgerRow) {
         self.kept.push(row);
     }
 
-    fn of_series(self) -> Vec<Row> {
+    fn of_series(self) -> Vec<LedgerRow> {
         let Self { series, kept } = self;
         kept.into_iter()
             .filter(|row| row.plan_id.as_ref().is_some_and(|plan| series.contains(plan)))
@@ -194,7 +192,7 @@ impl Steps {
     }
 }
 
-struct Work<'c> {
+struct SimulationRun<'c> {
     present: &'c Config,
     new: &'c Config,
     /// Definitions as they are pinned, by upstream and tool.
@@ -202,15 +200,20 @@ struct Work<'c> {
     done: Simulation,
 }
 
-impl Work<'_> {
-    async fn replay(&mut self, store: &Store, row: &Row, recorded: Recorded) -> Result<(), StoreFault> {
+impl SimulationRun<'_> {
+    async fn replay(
+        &mut self,
+        store: &Store,
+        row: &LedgerRow,
+        recorded: RecordedVerdict,
+    ) -> Result<(), StoreFault> {
         let Some(past) = self.past(store, row, recorded).await? else {
             self.done.left_out += 1;
             return Ok(());
         };
         self.done.replayed += 1;
         let outcome = replay(self.present, self.new, &past);
-        let call = || Call {
+        let call = || ReplayedCall {
             ledger_id: past.id.clone(),
             time: past.time,
             principal: row.principal.clone(),
@@ -219,9 +222,11 @@ impl Work<'_> {
             arguments: past.arguments.clone(),
         };
         match outcome {
-            Replayed::Same => self.done.unchanged += 1,
-            Replayed::Changed(change) => self.done.changes.push(Changed { call: call(), change: *change }),
-            Replayed::Undecidable { rule, arguments } => {
+            ReplayResult::Same => self.done.unchanged += 1,
+            ReplayResult::Changed(change) => {
+                self.done.changes.push(ChangedDecision { call: call(), change: *change })
+            }
+            ReplayResult::Undecidable { rule, arguments } => {
                 self.done.undecidable.push(Undecidable { call: call(), rule, redacted: arguments });
             }
         }
@@ -232,9 +237,9 @@ impl Work<'_> {
     async fn past(
         &mut self,
         store: &Store,
-        row: &Row,
-        recorded: Recorded,
-    ) -> Result<Option<Past>, StoreFault> {
+        row: &LedgerRow,
+        recorded: RecordedVerdict,
+    ) -> Result<Option<PastCall>, StoreFault> {
         let (Some(upstream), Some(tool)) = (&row.upstream, &row.tool) else { return Ok(None) };
         if !self.tools.contains_key(upstream) {
             let pins = store.pins(upstream).await?;
@@ -268,16 +273,16 @@ impl Work<'_> {
         }
         input.principal = row.principal.as_ref().map(|principal| principal.as_str().to_owned());
         input.session = row.session.as_ref().map(|session| session.as_str().to_owned());
-        Ok(Some(Past { id: row.id.clone(), time: row.time, input, arguments, recorded }))
+        Ok(Some(PastCall { id: row.id.clone(), time: row.time, input, arguments, recorded }))
     }
 }
 
-fn way(variant: Option<Variant>) -> Way {
+fn way(variant: Option<CallToolVariant>) -> CallRoute {
     match variant {
-        Some(Variant::Read) => Way::Read,
-        Some(Variant::Write) => Way::Write,
-        Some(Variant::Destructive) => Way::Destructive,
-        None => Way::Direct,
+        Some(CallToolVariant::Read) => CallRoute::Read,
+        Some(CallToolVariant::Write) => CallRoute::Write,
+        Some(CallToolVariant::Destructive) => CallRoute::Destructive,
+        None => CallRoute::Direct,
     }
 }
 

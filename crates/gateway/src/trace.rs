@@ -1,30 +1,37 @@
-//! What happens, told to whoever watches: a span for every request and for its parts. Names, effects, decisions, codes and
-//! durations only, never an argument, a result or a secret; names only of what the catalogue has, never a client's own words.
-//! Without a watcher nothing is done, and what a client says of its trace passes as it came.
+//! Spans of requests and their stages, as `tracing` spans for export. They carry names, effects, decisions, codes and durations, never an
+//! argument, a result or a secret, and no name that only a client made up. The log does not show them: it has its own request span.
+//! Without a subscriber that exports them a span is a disabled one and costs next to nothing.
 
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use countersign_core::gate::Verdict;
-use countersign_core::record::CallRecord;
-use countersign_core::refusal::Code;
-use countersign_wire::frame::Reply;
-use countersign_wire::raw::{self, Edit, Raw};
+use countersign_mcp::jsonrpc::Reply;
+use countersign_mcp::raw::{self, MemberEdit, RawJson};
+use countersign_policy::gate::Verdict;
+use countersign_policy::record::CallRecord;
+use countersign_policy::refusal::Code;
 use serde_json::value::RawValue;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, info_span};
 
 use crate::answer::Answer;
+use crate::call_log::micros_since;
 use crate::upstreams::UpstreamFault;
 
-/// The keys of `_meta` that hold a place in a trace (W3C Trace Context; MCP's SEP-414).
+/// The target of exported spans: a layer that exports selects it, the log does not.
+pub const SPAN_TARGET: &str = "request_trace";
+
+/// The keys of `_meta` that hold the trace context (W3C Trace Context; MCP's SEP-414).
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
-/// The longest text that is taken for a place in a trace; a `tracestate` may have 512 characters and more.
-const LONGEST_PLACE: usize = 4096;
+/// Longer texts are ignored; a `tracestate` may have 512 characters and more.
+const MAX_CONTEXT_BYTES: usize = 4096;
 
-/// The methods a span may be named after: what a client makes up is no name.
+/// The methods a span may be named after: a name that a client made up is not exported.
 const METHODS: [&str; 16] = [
     "completion/complete",
     "logging/setLevel",
@@ -44,224 +51,246 @@ const METHODS: [&str; 16] = [
     "tools/list",
 ];
 
-/// What a request is called whose method is none of these.
-const OTHER: &str = "request";
+const OTHER_METHOD: &str = "request";
 
-fn known(method: &str) -> Option<&'static str> {
-    METHODS.iter().find(|known| **known == method).copied()
+fn span_name(method: &str) -> &'static str {
+    METHODS.iter().find(|known| **known == method).copied().unwrap_or(OTHER_METHOD)
 }
 
-/// Where a trace stands, as W3C Trace Context writes it.
+/// A position in a trace, as W3C Trace Context writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct TraceContext {
     /// `traceparent`.
     pub parent: String,
     /// `tracestate`; empty where there is none.
     pub state: String,
 }
 
-impl Place {
-    /// What a request says of its trace; whether it makes sense is for the watcher to see.
-    fn of(params: Option<&RawValue>) -> Option<Self> {
-        let said = |key| {
+impl TraceContext {
+    /// The context a request names. The bridge checks whether it is well formed.
+    fn from_params(params: Option<&RawValue>) -> Option<Self> {
+        let text = |key| {
             let text = raw::get_str_in(params?, &["_meta", key])?;
-            (text.len() <= LONGEST_PLACE).then(|| text.into_owned())
+            (text.len() <= MAX_CONTEXT_BYTES).then(|| text.into_owned())
         };
-        Some(Self { parent: said(PARENT)?, state: said(STATE).unwrap_or_default() })
+        Some(Self { parent: text(PARENT)?, state: text(STATE).unwrap_or_default() })
     }
 }
 
-/// Which side of a request a span is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// A request that came to us.
-    Served,
-    /// A part of our own work.
-    Inside,
-    /// A request we sent to an upstream.
-    Sent,
+/// Connects spans with the trace context of requests. The telemetry crate implements it: the gateway knows no OpenTelemetry.
+pub trait TraceContextBridge: Send + Sync {
+    /// Makes a new span part of a client's trace; ignores a context that is malformed.
+    fn set_parent(&self, span: &Span, context: &TraceContext);
+
+    /// The context to send along with a request made in this span.
+    fn context(&self, span: &Span) -> Option<TraceContext>;
+
+    /// Renames a span: the tool is known only after the span has begun.
+    fn set_name(&self, span: &Span, name: String);
 }
 
-/// A word about what happened.
-pub type Fact = (&'static str, Cow<'static, str>);
+pub type SpanAttribute = (&'static str, Cow<'static, str>);
 
-/// What is said of a span at its end.
+/// What is known at the end of a request, recorded once: an attribute that is recorded twice would be exported twice.
 #[derive(Debug, Default)]
-pub struct Told {
-    /// What its name goes on with, once that is known: the tool.
-    pub target: Option<String>,
-    /// What is known, one value a key.
-    pub facts: Vec<Fact>,
-    /// What kind of fault it ended with, if it did.
-    pub fault: Option<Cow<'static, str>>,
+struct SpanOutcome {
+    /// The tool, once it is known; the span's name ends with it.
+    target: Option<String>,
+    attributes: Vec<SpanAttribute>,
+    fault: Option<Cow<'static, str>>,
 }
 
-impl Told {
+impl SpanOutcome {
     fn set(&mut self, key: &'static str, value: Cow<'static, str>) {
-        match self.facts.iter_mut().find(|(known, _)| *known == key) {
+        match self.attributes.iter_mut().find(|(known, _)| *known == key) {
             Some((_, old)) => *old = value,
-            None => self.facts.push((key, value)),
+            None => self.attributes.push((key, value)),
         }
     }
 }
 
-/// Whoever watches. Called on the way of a call: never blocks, never fails.
-pub trait Watcher: Send + Sync {
-    /// Something begins that is part of nothing of ours: of a client's trace, if it said so.
-    fn begin(&self, name: &'static str, side: Side, under: Option<&Place>) -> Box<dyn Span>;
+/// The span of a request; ends when the last task of the request drops it.
+struct RequestSpan {
+    span: Span,
+    name: &'static str,
+    bridge: Option<Arc<dyn TraceContextBridge>>,
+    outcome: Mutex<SpanOutcome>,
 }
 
-/// A span that goes on.
-pub trait Span: Send + Sync {
-    /// Where the trace stands with it.
-    fn place(&self) -> Place;
-
-    /// A part of it begins.
-    fn child(&self, name: &'static str, side: Side) -> Box<dyn Span>;
-
-    /// It is over. Said once.
-    fn end(&mut self, told: Told);
-}
-
-/// A span of ours; over when nobody holds it.
-struct Open {
-    span: Mutex<Box<dyn Span>>,
-    told: Mutex<Told>,
-}
-
-impl Open {
-    fn new(span: Box<dyn Span>) -> Arc<Self> {
-        Arc::new(Self { span: Mutex::new(span), told: Mutex::default() })
-    }
-
-    fn with<T>(&self, work: impl FnOnce(&mut Box<dyn Span>) -> T) -> T {
-        work(&mut self.span.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn tell(&self, work: impl FnOnce(&mut Told)) {
-        work(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+impl RequestSpan {
+    fn update(&self, work: impl FnOnce(&mut SpanOutcome)) {
+        work(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl Drop for Open {
+impl Drop for RequestSpan {
     fn drop(&mut self) {
-        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        self.with(|span| span.end(told));
+        let outcome = std::mem::take(&mut *self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+        if let (Some(bridge), Some(target)) = (&self.bridge, outcome.target) {
+            bridge.set_name(&self.span, format!("{} {target}", self.name));
+        }
+        for (key, value) in outcome.attributes {
+            self.span.record(key, &*value);
+        }
+        record_fault(&self.span, outcome.fault.as_deref());
     }
 }
 
-/// Where a task is in what is told.
-#[derive(Clone)]
-struct Here {
-    request: Arc<Open>,
-    part: Arc<Open>,
+fn record_fault(span: &Span, fault: Option<&str>) {
+    if let Some(fault) = fault {
+        span.record("error.type", fault);
+        span.record("otel.status_description", fault);
+    }
 }
 
 tokio::task_local! {
-    static HERE: Here;
+    static REQUEST: Arc<RequestSpan>;
 }
 
-/// What ended a request whose client did not wait for its answer.
+/// The fault of a request whose client did not wait for its answer.
 const CANCELLED: &str = "cancelled";
 
-/// Answers a request, watched if somebody watches.
+/// Answers a request inside a span of the client's trace.
 pub async fn served(
-    watcher: Option<&Arc<dyn Watcher>>,
+    bridge: Option<&Arc<dyn TraceContextBridge>>,
     method: &str,
     params: Option<&RawValue>,
-    facts: impl FnOnce() -> Vec<Fact>,
+    attributes: impl FnOnce() -> Vec<SpanAttribute>,
     work: impl Future<Output = Reply>,
 ) -> Reply {
-    let Some(watcher) = watcher else { return work.await };
-    let name = known(method).unwrap_or(OTHER);
-    let request = Open::new(watcher.begin(name, Side::Served, Place::of(params).as_ref()));
-    request.tell(|told| {
-        told.facts = facts();
-        told.set("mcp.method.name", name.into());
-        // Until there is an answer: whoever leaves before it leaves this.
-        told.fault = Some(CANCELLED.into());
-    });
-    let here = Here { part: Arc::clone(&request), request: Arc::clone(&request) };
-    let reply = HERE.scope(here, work).await;
-    request.tell(|told| {
-        let unsaid = told.fault.as_deref() == Some(CANCELLED);
-        told.fault = match &reply {
-            Err(error) if unsaid => Some(error.code().to_string().into()),
-            Ok(_) if unsaid => None,
-            Ok(_) | Err(_) => told.fault.take(),
+    let name = span_name(method);
+    let span = info_span!(
+        target: SPAN_TARGET, parent: None, "request",
+        otel.kind = "server", otel.name = name, mcp.method.name = name, network.transport = Empty,
+        gen_ai.tool.name = Empty, gen_ai.operation.name = Empty, countersign.role = Empty,
+        countersign.upstream = Empty, countersign.effect = Empty, countersign.mode = Empty,
+        countersign.decision = Empty, countersign.code = Empty, countersign.request_id = Empty,
+        countersign.plan_id = Empty, countersign.ledger_id = Empty, error.type = Empty,
+        otel.status_description = Empty,
+    );
+    if span.is_disabled() {
+        return work.await;
+    }
+    if let (Some(bridge), Some(context)) = (bridge, TraceContext::from_params(params)) {
+        bridge.set_parent(&span, &context);
+    }
+    // Until there is an answer: a client that leaves before it leaves this.
+    let outcome = SpanOutcome { target: None, attributes: attributes(), fault: Some(CANCELLED.into()) };
+    let (bridge, outcome) = (bridge.cloned(), Mutex::new(outcome));
+    let request = Arc::new(RequestSpan { span, name, bridge, outcome });
+    // Boxed: without an export the future of a request has no room for this.
+    Box::pin(answer_in(request, work)).await
+}
+
+async fn answer_in(request: Arc<RequestSpan>, work: impl Future<Output = Reply>) -> Reply {
+    let work = work.instrument(request.span.clone());
+    let reply = REQUEST.scope(Arc::clone(&request), work).await;
+    request.update(|outcome| {
+        let unanswered = outcome.fault.as_deref() == Some(CANCELLED);
+        outcome.fault = match &reply {
+            Err(error) if unanswered => Some(error.code().to_string().into()),
+            Ok(_) if unanswered => None,
+            Ok(_) | Err(_) => outcome.fault.take(),
         };
     });
     reply
 }
 
-/// Work that nobody's request asked for, watched if somebody watches.
+/// Work that no request asked for, in a span of its own.
 pub async fn own<T>(
-    watcher: Option<&Arc<dyn Watcher>>,
+    bridge: Option<&Arc<dyn TraceContextBridge>>,
     name: &'static str,
     work: impl Future<Output = T>,
 ) -> T {
-    let Some(watcher) = watcher else { return work.await };
-    let request = Open::new(watcher.begin(name, Side::Inside, None));
-    HERE.scope(Here { part: Arc::clone(&request), request }, work).await
+    let span = info_span!(
+        target: SPAN_TARGET, parent: None, "own work",
+        otel.kind = "internal", otel.name = name,
+        gen_ai.tool.name = Empty, gen_ai.operation.name = Empty, countersign.upstream = Empty,
+        countersign.effect = Empty, countersign.mode = Empty, countersign.decision = Empty,
+        countersign.code = Empty, countersign.request_id = Empty, countersign.plan_id = Empty,
+        countersign.ledger_id = Empty, error.type = Empty, otel.status_description = Empty,
+    );
+    if span.is_disabled() {
+        return work.await;
+    }
+    let request =
+        RequestSpan { span: span.clone(), name, bridge: bridge.cloned(), outcome: Mutex::default() };
+    REQUEST.scope(Arc::new(request), work.instrument(span)).await
 }
 
-/// Work for the request that is under way, to be done in a task of its own.
+/// Work for the current request, to be done in a task of its own.
 pub fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    let here = HERE.try_with(Clone::clone).ok();
+    let (request, current) = (REQUEST.try_with(Clone::clone).ok(), Span::current());
     async move {
-        match here {
-            Some(here) => HERE.scope(here, work).await,
+        // The current span may be one of the log: the exporter finds its parent among the entered spans only.
+        match request {
+            Some(request) => {
+                let span = request.span.clone();
+                REQUEST.scope(request, work.instrument(current)).instrument(span).await
+            }
             None => work.await,
         }
     }
 }
 
-/// A part of the request that is under way. What takes room is handed over pinned: a future that is handed on whole stands in
-/// each of the futures it goes through, more than once.
+/// A stage of the current request. Large futures are passed pinned: a future that is passed by value is stored in each of the futures
+/// it goes through.
 pub async fn part<T>(name: &'static str, work: impl Future<Output = T>) -> T {
-    within(name, Side::Inside, work).await
+    let span = match in_request() {
+        true => info_span!(target: SPAN_TARGET, "stage", otel.kind = "internal", otel.name = name),
+        false => Span::none(),
+    };
+    timed(name, pin!(work.instrument(span))).await
 }
 
-async fn within<T>(name: &'static str, side: Side, work: impl Future<Output = T>) -> T {
-    let Ok(here) = HERE.try_with(Clone::clone) else { return work.await };
-    let part = Open::new(here.part.with(|span| span.child(name, side)));
-    HERE.scope(Here { part, request: here.request }, work).await
+fn in_request() -> bool {
+    REQUEST.try_with(|_| ()).is_ok()
 }
 
-/// A request to an upstream on behalf of the one under way. It is handed what goes along in its params' place, where that
-/// differs from what came: our span is the parent of whatever the upstream tells.
+async fn timed<T>(name: &'static str, work: impl Future<Output = T>) -> T {
+    let started = tracing::enabled!(tracing::Level::DEBUG).then(Instant::now);
+    let done = work.await;
+    if let Some(started) = started {
+        tracing::debug!(stage = name, micros = micros_since(started), "stage ended");
+    }
+    done
+}
+
+/// A request to an upstream on behalf of the current one. `work` gets the params to send where they differ from those that came: our span
+/// is the parent of the upstream's.
 pub async fn sent<W>(
     upstream: &str,
     method: &str,
     tool: Option<&str>,
     params: Option<&RawValue>,
-    work: impl FnOnce(Option<Raw>) -> W,
-) -> Result<Raw, UpstreamFault>
+    work: impl FnOnce(Option<RawJson>) -> W,
+) -> Result<RawJson, UpstreamFault>
 where
-    W: Future<Output = Result<Raw, UpstreamFault>>,
+    W: Future<Output = Result<RawJson, UpstreamFault>>,
 {
-    let name = known(method).unwrap_or(OTHER);
-    let doing = async {
-        let answer = work(onward(params)).await;
-        tell_part(|told| {
-            told.set("mcp.method.name", name.into());
-            told.set("countersign.upstream", upstream.to_owned().into());
-            if let Some(tool) = tool {
-                told.set("gen_ai.tool.name", tool.to_owned().into());
-                told.target = Some(tool.to_owned());
-            }
-            told.fault = fault_of(&answer);
-        });
-        answer
+    let name = span_name(method);
+    let span = match in_request() {
+        true => info_span!(
+            target: SPAN_TARGET, "upstream request",
+            otel.kind = "client",
+            otel.name = tool.map_or_else(|| name.to_owned(), |tool| format!("{name} {tool}")),
+            mcp.method.name = name, countersign.upstream = upstream, gen_ai.tool.name = tool,
+            error.type = Empty, otel.status_description = Empty,
+        ),
+        false => Span::none(),
     };
-    within(name, Side::Sent, pin!(doing)).await
+    let doing = work(with_trace_context(&span, params)).instrument(span.clone());
+    let answer = timed(name, pin!(doing)).await;
+    record_fault(&span, fault_of(&answer).as_deref());
+    answer
 }
 
-fn fault_of(answer: &Result<Raw, UpstreamFault>) -> Option<Cow<'static, str>> {
+fn fault_of(answer: &Result<RawJson, UpstreamFault>) -> Option<Cow<'static, str>> {
     match answer {
         Ok(result) => is_error(result).then_some("tool_error".into()),
         Err(UpstreamFault::Rpc(error)) => Some(error.code().to_string().into()),
         Err(UpstreamFault::Unavailable { .. }) => Some(Code::UpstreamUnavailable.as_str().into()),
+        Err(UpstreamFault::TooLarge { .. }) => Some(Code::UpstreamUnavailable.as_str().into()),
         Err(UpstreamFault::Timeout { .. }) => Some(Code::UpstreamTimeout.as_str().into()),
     }
 }
@@ -270,46 +299,39 @@ fn is_error(result: &RawValue) -> bool {
     raw::get(result, "isError").is_some_and(|flag| flag.get() == "true")
 }
 
-/// Params with our place in the trace in their `_meta`, every other byte as it was; none where nothing is to be changed.
-fn onward(params: Option<&RawValue>) -> Option<Raw> {
-    let place = HERE.try_with(|here| here.part.with(|span| span.place())).ok()?;
-    // A watcher that has no place leaves the client's standing.
-    if place.parent.is_empty() {
-        return None;
-    }
+/// Params with our trace context in their `_meta`, every other byte as it was; none where nothing is to be changed.
+fn with_trace_context(span: &Span, params: Option<&RawValue>) -> Option<RawJson> {
+    let bridge = REQUEST.try_with(|request| request.bridge.clone()).ok()??;
+    let context = bridge.context(span)?;
     let params = params.map_or("{}", RawValue::get);
-    // What is no object is not ours to mend.
+    // A `_meta` that is no object is invalid: the upstream rejects it as it came.
     if raw::get_text(params, "_meta").is_some_and(|meta| !meta.trim_start().starts_with('{')) {
         return None;
     }
-    let text = |text: &str| raw::to_raw(text);
-    let (parent, state) = (text(&place.parent), text(&place.state));
-    let state = match place.state.is_empty() {
-        true => Edit::Remove(STATE),
-        false => Edit::Set(STATE, state.get()),
+    let (parent, state) = (raw::to_raw(context.parent.as_str()), raw::to_raw(context.state.as_str()));
+    // A `tracestate` belongs to its trace: the client's goes where ours has none.
+    let state = match context.state.is_empty() {
+        true => MemberEdit::Remove(STATE),
+        false => MemberEdit::Set(STATE, state.get()),
     };
-    raw::from_text(raw::edit_inside(params, "_meta", &[Edit::Set(PARENT, parent.get()), state])?)
+    raw::from_text(raw::edit_inside(params, "_meta", &[MemberEdit::Set(PARENT, parent.get()), state])?)
 }
 
-fn tell_request(work: impl FnOnce(&mut Told)) {
-    // Nobody watches: nothing is told.
-    let _ = HERE.try_with(|here| here.request.tell(work));
+fn update_request(work: impl FnOnce(&mut SpanOutcome)) {
+    // Outside of a request, or without an exporter, there is nothing to update.
+    let _ = REQUEST.try_with(|request| request.update(work));
 }
 
-fn tell_part(work: impl FnOnce(&mut Told)) {
-    let _ = HERE.try_with(|here| here.part.tell(work));
-}
-
-/// Which tool the request under way is about: one that is known by this name.
+/// Names the tool of the current request; one of our own.
 pub fn about(tool: &str) {
-    tell_request(|told| {
-        told.set("gen_ai.tool.name", tool.to_owned().into());
-        told.set("gen_ai.operation.name", "execute_tool".into());
-        told.target = Some(tool.to_owned());
+    update_request(|outcome| {
+        outcome.set("gen_ai.tool.name", tool.to_owned().into());
+        outcome.set("gen_ai.operation.name", "execute_tool".into());
+        outcome.target = Some(tool.to_owned());
     });
 }
 
-/// What the gate said. A name the catalogue does not have is a client's own word, and stays untold.
+/// What the gate said. A name the catalogue does not have is a client's own word, and stays unoutcome.
 pub fn judged(verdict: &Verdict, is_known: bool) {
     let (decision, record) = match verdict {
         Verdict::Go(permit) => ("allowed", permit.record()),
@@ -320,38 +342,41 @@ pub fn judged(verdict: &Verdict, is_known: bool) {
         Verdict::Refuse(refused) => ("refused", &refused.record),
     };
     recorded(record, is_known);
-    tell_request(|told| told.set("countersign.decision", decision.into()));
+    update_request(|outcome| outcome.set("countersign.decision", decision.into()));
 }
 
 fn recorded(record: &CallRecord, is_known: bool) {
-    tell_request(|told| {
+    update_request(|outcome| {
         if is_known {
             let name = record.tool.to_string();
-            told.set("countersign.upstream", record.tool.upstream.to_string().into());
-            told.set("gen_ai.operation.name", "execute_tool".into());
-            told.set("gen_ai.tool.name", name.clone().into());
-            told.target = Some(name);
+            outcome.set("countersign.upstream", record.tool.upstream.to_string().into());
+            outcome.set("gen_ai.operation.name", "execute_tool".into());
+            outcome.set("gen_ai.tool.name", name.clone().into());
+            outcome.target = Some(name);
         }
         if let Some(effect) = record.effect {
-            told.set("countersign.effect", effect.as_str().into());
+            outcome.set("countersign.effect", effect.as_str().into());
         }
         if let Some(mode) = record.mode {
-            told.set("countersign.mode", mode.as_str().into());
+            outcome.set("countersign.mode", mode.as_str().into());
+        }
+        if let Some(request) = &record.request_id {
+            outcome.set("countersign.request_id", request.as_str().to_owned().into());
         }
         if let Some(plan) = &record.plan_id {
-            told.set("countersign.plan_id", plan.as_str().to_owned().into());
+            outcome.set("countersign.plan_id", plan.as_str().to_owned().into());
         }
     });
 }
 
-/// What became of the call that is under way: its plan, its row.
+/// Records a plan or row of the current call.
 pub fn noted(key: &'static str, value: &str) {
     if !value.is_empty() {
-        tell_request(|told| told.set(key, value.to_owned().into()));
+        update_request(|outcome| outcome.set(key, value.to_owned().into()));
     }
 }
 
-/// Codes of what is broken rather than refused.
+/// Codes of faults, as opposed to refusals.
 const FAULTS: [Code; 7] = [
     Code::LedgerUnavailable,
     Code::PreviewFailed,
@@ -362,9 +387,9 @@ const FAULTS: [Code; 7] = [
     Code::UpstreamUnavailable,
 ];
 
-/// How the request under way is answered.
+/// Records how the current request is answered.
 pub fn answered(answer: &Answer) {
-    if HERE.try_with(|_| ()).is_err() {
+    if !in_request() {
         return;
     }
     let code = match answer {
@@ -372,14 +397,14 @@ pub fn answered(answer: &Answer) {
             envelope.errors.first().map(|first| first.code.clone())
         }
         Answer::Upstream(result) => {
-            return tell_request(|told| told.fault = is_error(result).then_some("tool_error".into()));
+            return update_request(|outcome| outcome.fault = is_error(result).then_some("tool_error".into()));
         }
         Answer::Rpc(error) => Some(error.code().to_string()),
     };
-    let Some(code) = code else { return tell_request(|told| told.fault = None) };
+    let Some(code) = code else { return update_request(|outcome| outcome.fault = None) };
     let is_fault = FAULTS.iter().any(|fault| fault.as_str() == code) || matches!(answer, Answer::Rpc(_));
-    tell_request(|told| {
-        told.fault = is_fault.then(|| code.clone().into());
-        told.set("countersign.code", code.into());
+    update_request(|outcome| {
+        outcome.fault = is_fault.then(|| code.clone().into());
+        outcome.set("countersign.code", code.into());
     });
 }

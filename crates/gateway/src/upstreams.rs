@@ -1,5 +1,5 @@
-//! What is governed: every kind of upstream behind one seam. A tool is called with an [`Errand`], and an errand is made
-//! from an opened permit or a dry run only: there is no other way to a tool.
+//! The interface of all kinds of upstreams. A tool is called with an [`UpstreamCall`], which is made from a recorded permit or a dry run
+//! only: there is no other way to call a tool.
 
 pub mod command;
 pub mod environment;
@@ -10,104 +10,113 @@ mod recent;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::call::Arguments;
-use countersign_core::gate::DryRun;
-use countersign_core::ids::UpstreamId;
-use countersign_core::refusal::Refusal;
-use countersign_store::Opened;
-use countersign_wire::fault::Sent;
-use countersign_wire::frame::RpcError;
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::upstream::{Deadline, Identity, Later, Questions, Relay};
+use countersign_mcp::client::{BoxFuture, ClientIdentity, Deadline, NotificationRelay, Questions};
+use countersign_mcp::era::Era;
+use countersign_mcp::fault::DeliveryState;
+use countersign_mcp::jsonrpc::RpcError;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_mcp::server::RequestContext;
+use countersign_policy::call::Arguments;
+use countersign_policy::gate::DryRun;
+use countersign_policy::ids::UpstreamId;
+use countersign_policy::refusal::Refusal;
+use countersign_store::RecordedPermit;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::upstream_questions::{self, QuestionGate};
 
-/// One call of a tool that may be sent.
-pub struct Errand<'a> {
+pub struct UpstreamCall<'a> {
     tool: &'a str,
     arguments: &'a str,
     rest: Option<&'a RawValue>,
-    permitted: Option<&'a Opened>,
+    permitted: Option<&'a RecordedPermit>,
+    earlier: Option<&'a str>,
 }
 
-impl<'a> Errand<'a> {
-    /// The call an opened permit stands for. `rest` holds what of the request goes along (see [`crate::members`]).
+impl<'a> UpstreamCall<'a> {
+    /// The call of a recorded permit. `rest` holds the request's other members (see [`crate::members`]).
     ///
-    /// INVARIANT (written first): an `Opened` exists only after its row is in the ledger.
-    pub fn opened(opened: &'a Opened, rest: Option<&'a RawValue>) -> Self {
+    /// INVARIANT (written first): an `RecordedPermit` exists only after its row is in the ledger.
+    pub fn opened(opened: &'a RecordedPermit, rest: Option<&'a RawValue>) -> Self {
         let permit = opened.permit();
         Self {
             tool: permit.tool().name.as_str(),
             arguments: permit.arguments(),
             rest,
             permitted: Some(opened),
+            earlier: None,
         }
     }
 
-    /// A dry run the gate asked for. Nothing of the request goes along but the `_meta` of its plan and its place in a trace.
+    /// A dry run the gate asked for. Of the request only the `_meta` of its plan and its trace context are sent.
     pub fn dry_run(dry: &'a DryRun, rest: Option<&'a RawValue>) -> Self {
-        Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest, permitted: None }
+        let earlier = dry.earlier.as_deref();
+        Self { tool: dry.tool.as_str(), arguments: &dry.arguments, rest, permitted: None, earlier }
     }
 
-    /// The tool's own name.
     pub fn tool(&self) -> &str {
         self.tool
     }
 
-    /// The text of its arguments, to be sent as it is.
+    /// Sent as it is.
     pub fn arguments(&self) -> &str {
         self.arguments
     }
 
-    /// Who asked and which row let it out; none for a dry run.
-    pub fn permitted(&self) -> Option<&'a Opened> {
+    /// None for a dry run.
+    pub fn permitted(&self) -> Option<&'a RecordedPermit> {
         self.permitted
     }
 
-    /// What of the request goes along: of its members only those that [`crate::members::call_params`] knows.
+    /// The effects of earlier steps of the same plan, for a dry run: `[{tool, arguments, preview}]` as JSON text.
+    pub fn earlier(&self) -> Option<&'a str> {
+        self.earlier
+    }
+
+    /// The request's members that [`crate::members::call_params`] knows.
     pub fn rest(&self) -> Option<&RawValue> {
         self.rest
     }
 }
 
-/// Everything a request brings along besides its method and params.
+/// What a request carries besides its method and params.
 #[derive(Clone)]
-pub struct Talk {
-    /// How long to wait.
+pub struct CallContext {
     pub deadline: Deadline,
-    /// Takes progress and log notifications of this request.
-    pub relay: Option<Arc<dyn Relay>>,
-    /// What questions of the upstream become.
+    pub relay: Option<Arc<dyn NotificationRelay>>,
     pub questions: Questions,
-    /// The client that is spoken for.
-    pub identity: Option<Identity>,
-    /// The log level its session has.
+    pub identity: Option<ClientIdentity>,
     pub log_level: Option<String>,
 }
 
-impl Talk {
-    /// What passes between a client's request and an upstream: progress, log lines, and as far as the upstream's configuration
-    /// allows it the client's own capabilities and questions.
+impl CallContext {
+    /// The context of a client's request: progress, log messages, and the client's capabilities and questions as far as the upstream's
+    /// configuration allows them.
     pub fn between(gate: &Arc<QuestionGate>, wait: Duration) -> Self {
         let client = gate.ctx().client();
         let identity = client.info.clone().map(|client_info| {
             let own = client.capabilities.clone().unwrap_or_else(raw::empty_object);
-            Identity { client_info, capabilities: upstream_questions::offered(&gate.access(), &own) }
+            ClientIdentity { client_info, capabilities: upstream_questions::offered(&gate.access(), &own) }
         });
         Self {
             deadline: Deadline::Quiet(wait),
             relay: Some(Arc::clone(gate) as _),
             questions: Questions::Bridge(Arc::clone(gate) as _),
             identity,
-            log_level: gate.ctx().session().log_level(),
+            log_level: log_level(gate.ctx()),
         }
     }
 }
 
-impl Talk {
-    /// A request nobody listens to: no progress, and questions of the upstream are answered by nobody.
+/// The log level for a modern upstream, which sends nothing without one. A legacy client that set none gets `info`.
+fn log_level(ctx: &RequestContext) -> Option<String> {
+    let usual = || (ctx.era() == Era::Legacy).then(|| r#""info""#.to_owned());
+    ctx.session().log_level().or_else(usual)
+}
+
+impl CallContext {
+    /// Without a client: no progress, and questions of the upstream go unanswered.
     pub fn alone(wait: Duration) -> Self {
         Self {
             deadline: Deadline::Quiet(wait),
@@ -119,135 +128,131 @@ impl Talk {
     }
 }
 
-/// Why an upstream gave no result.
 #[derive(Debug, Clone)]
 pub enum UpstreamFault {
-    /// It answered with a JSON-RPC error: passed on as it is.
+    /// Passed on unchanged.
     Rpc(RpcError),
-    /// It can't be reached, died, or broke the protocol.
     Unavailable {
-        /// One line for a reader, with the tail of its stderr where that helps.
+        /// One line, with the end of its stderr where that helps.
         why: String,
-        /// Whether it may have acted.
-        sent: Sent,
+        sent: DeliveryState,
     },
-    /// It did not answer in time.
-    Timeout {
-        /// One line for a reader.
+    TooLarge {
+        /// One line, with the name of the setting.
         why: String,
-        /// Whether it may have acted.
-        sent: Sent,
+    },
+    Timeout {
+        why: String,
+        sent: DeliveryState,
     },
 }
 
-/// How an upstream is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// Not started yet: it starts on first need.
+    /// Starts on first need.
     Idle,
-    /// Being started or connected.
     Starting,
-    /// Answers.
     Up,
-    /// Down; when it is tried again is in [`Health`].
     Down(String),
 }
 
-/// An upstream's health, for `get_status`, `upstreams list`, `doctor` and the desk.
+/// For `get_status`, `upstreams list`, `doctor` and the page.
 #[derive(Debug, Clone)]
-pub struct Health {
-    /// How it is.
+pub struct UpstreamHealth {
     pub condition: Condition,
-    /// How often it was restarted.
     pub restarts: u32,
-    /// The era it speaks, once known.
     pub era: Option<&'static str>,
-    /// The protocol version, once known.
     pub version: Option<String>,
-    /// What it calls itself.
     pub server_info: Option<Value>,
-    /// The tail of its stderr.
     pub stderr_tail: String,
-    /// The last calls' durations in microseconds, oldest first.
+    /// Of the last calls, oldest first.
     pub recent_us: Vec<u64>,
 }
 
-/// Something governed.
 pub trait Upstream: Send + Sync {
-    /// Our own name of it.
     fn id(&self) -> &UpstreamId;
 
-    /// Its tools as it lists them now, every page, each definition the bytes it came as.
-    fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>>;
+    /// Reads all pages of its list; definitions are raw JSON.
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<RawJson>, UpstreamFault>>;
 
-    /// A tool's arguments with what our own protocol stands for filled in, before anything is checked or hashed.
+    /// Fills in arguments that our own protocol implies, before anything is checked or hashed.
     fn filled(&self, tool: &str, arguments: Arguments) -> Arguments {
         let _ = tool;
         arguments
     }
 
-    /// Runs a tool.
-    fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>>;
+    fn call<'a>(
+        &'a self,
+        call: UpstreamCall<'a>,
+        context: CallContext,
+    ) -> BoxFuture<'a, Result<RawJson, UpstreamFault>>;
 
-    /// Whether a tool can tell the present state of what it is about, in ask mode.
+    /// Whether a tool can report the present state of its target, in ask mode.
     fn explains(&self, tool: &str) -> bool {
         let _ = tool;
         false
     }
 
-    /// Whether any of its tools goes on in the background.
+    /// Whether any of its tools runs in the background.
     fn has_runs(&self) -> bool {
         false
     }
 
-    /// What of a preview must not change until it is applied, where that is not all of it.
+    /// Whether its dry runs consider [`UpstreamCall::earlier`].
+    fn chains_previews(&self) -> bool {
+        false
+    }
+
+    /// The part of a preview that must not change until it is applied; none for all of it.
     fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
         let _ = (preview, result);
         None
     }
 
-    /// What a result refuses in our own words, where the upstream is one of our own; what others say is theirs.
+    /// The refusal in a result of our own upstreams; results of others are theirs.
     fn own_refusal(&self, result: &Value) -> Option<Refusal> {
         let _ = result;
         None
     }
 
-    /// Everything of MCP but `tools/call`: resources, prompts, completions, logging, tasks, extensions. Whoever has tools alone
-    /// knows none of it.
+    /// Sends any request but `tools/call`: resources, prompts, completions, logging, tasks, extensions.
     fn request<'a>(
         &'a self,
         method: &'a str,
         params: Option<&'a RawValue>,
-        talk: Talk,
-    ) -> Later<'a, Result<Raw, UpstreamFault>> {
-        let _ = (params, talk);
+        context: CallContext,
+    ) -> BoxFuture<'a, Result<RawJson, UpstreamFault>> {
+        let _ = (params, context);
         Box::pin(async move { Err(UpstreamFault::Rpc(RpcError::method_not_found(method))) })
     }
 
-    /// A notification of the client.
-    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> Later<'a, ()> {
+    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> BoxFuture<'a, ()> {
         let _ = (method, params);
         Box::pin(async {})
     }
 
-    /// The server capabilities it declared, once it is connected.
-    fn capabilities(&self) -> Option<Raw> {
+    /// None before it is connected.
+    fn capabilities(&self) -> Option<RawJson> {
         Some(raw::to_raw(&json!({"tools": {}})))
     }
 
-    /// How it is.
-    fn health(&self) -> Health;
+    /// None before it is connected. Untrusted.
+    fn instructions(&self) -> Option<String> {
+        None
+    }
 
-    /// The era it speaks, once known: asked with every call, so it takes no look at the rest of its health.
+    fn health(&self) -> UpstreamHealth;
+
+    /// Read with every call, so it skips the rest of the health report.
     fn era(&self) -> Option<&'static str> {
         self.health().era
     }
 
-    /// Ends it; a child and everything it started are gone when this returns.
-    fn close(&self) -> Later<'_, ()>;
+    /// Ends it; a child and its descendants are gone when this returns.
+    fn close(&self) -> BoxFuture<'_, ()>;
 
-    /// The configuration has another in its place, or none: no new call comes. Work that goes on by itself may end by itself.
-    fn retire(&self) -> Later<'_, ()> {
+    /// The configuration has replaced or removed it: no new call comes. Background work may finish.
+    fn retire(&self) -> BoxFuture<'_, ()> {
         self.close()
     }
 }

@@ -9,11 +9,11 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_core::memory::{DecisionOutcome, RecordKind, RecordStatus, Scope};
-use countersign_core::record::Source;
-use countersign_core::role::Role;
-use countersign_memory::{Memory, Wording, proposal_body};
-use countersign_store::memory::{Actor, NewRecord, Origin};
+use countersign_memory::{Memory, RecordDraft, proposal_body};
+use countersign_policy::memory::{DecisionOutcome, RecordKind, RecordStatus, Scope};
+use countersign_policy::record::Source;
+use countersign_policy::role::Role;
+use countersign_store::memory::{MemoryActor, NewRecord, Origin};
 use countersign_store::{ConnectOptions, Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -104,8 +104,12 @@ fn record(number: usize) -> NewRecord {
         1 => Some((Scope::Room, format!("room{}", number % 20))),
         _ => None,
     };
-    let wording =
-        Wording { content: sentence(number), rationale: sentence(number + 7), place, ..Wording::default() };
+    let wording = RecordDraft {
+        content: sentence(number),
+        rationale: sentence(number + 7),
+        place,
+        ..RecordDraft::default()
+    };
     NewRecord {
         kind,
         body: proposal_body(wording),
@@ -119,8 +123,14 @@ fn record(number: usize) -> NewRecord {
     }
 }
 
-fn person() -> Actor {
-    Actor { principal: "ada".into(), role: Role::Human, session: None, source: Source::Cli, named: None }
+fn person() -> MemoryActor {
+    MemoryActor {
+        principal: "ada".into(),
+        role: Role::Human,
+        session: None,
+        source: Source::Cli,
+        named: None,
+    }
 }
 
 fn arguments(tool: &str, call: usize) -> Value {

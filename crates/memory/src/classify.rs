@@ -1,16 +1,13 @@
-//! What a text is when nobody says: decision, learning or idea, how sure that is, and by which signs. Deterministic; where
-//! nothing speaks for anything it is an idea, which makes nothing true.
+//! Classifies a text as decision, learning or idea, with a confidence and the phrases it rests on. Deterministic; without any sign it is
+//! an idea, which needs no approval.
 
-use countersign_core::memory::RecordKind;
+use countersign_policy::memory::RecordKind;
 
-/// What a text was taken for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Classified {
-    /// As what.
+pub struct TextClassification {
     pub kind: RecordKind,
     /// How sure, in thousandths.
     pub confidence: u32,
-    /// By which signs.
     pub signals: Vec<String>,
 }
 
@@ -74,18 +71,16 @@ const PHRASES: &[(&str, RecordKind)] = &[
     ("explore", RecordKind::Idea),
 ];
 
-/// Someone said what it is.
-pub fn said(kind: RecordKind) -> Classified {
-    Classified { kind, confidence: 1000, signals: vec!["explicit".to_owned()] }
+pub fn stated(kind: RecordKind) -> TextClassification {
+    TextClassification { kind, confidence: 1000, signals: vec!["explicit".to_owned()] }
 }
 
-/// Takes a text for something.
-pub fn classify(text: &str) -> Classified {
+pub fn classify(text: &str) -> TextClassification {
     // A long text says what it is at its beginning.
     let head: String = text.trim_start().chars().take(2000).collect::<String>().to_lowercase();
     for (prefix, kind) in PREFIXES {
         if head.starts_with(prefix) {
-            return Classified {
+            return TextClassification {
                 kind: *kind,
                 confidence: 950,
                 signals: vec![format!("prefix `{}`", prefix.trim())],
@@ -111,11 +106,15 @@ pub fn classify(text: &str) -> Classified {
     let sure = 450 + 150 * most.min(3);
     let confidence = sure.saturating_sub(100 * others).max(300);
     let signals = found.iter().filter(|(_, of)| *of == kind).map(|(phrase, _)| format!("phrase `{phrase}`"));
-    Classified { kind, confidence: u32::try_from(confidence).unwrap_or(300), signals: signals.collect() }
+    TextClassification {
+        kind,
+        confidence: u32::try_from(confidence).unwrap_or(300),
+        signals: signals.collect(),
+    }
 }
 
-fn nothing() -> Classified {
-    Classified { kind: RecordKind::Idea, confidence: 300, signals: Vec::new() }
+fn nothing() -> TextClassification {
+    TextClassification { kind: RecordKind::Idea, confidence: 300, signals: Vec::new() }
 }
 
 #[cfg(test)]

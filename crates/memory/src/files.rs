@@ -1,28 +1,24 @@
-//! The project's files, walked in one order and bounded: no hidden ones, nothing that is built or fetched, no way out
-//! through links. Reads, never writes.
+//! The project's files, walked in a stable order and bounded: no hidden files, nothing built or fetched, no links that lead outside.
+//! Reads only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::stop::{Outcome, Stop};
+use crate::error::{MemoryError, MemoryResult};
 
-/// How many files are looked at.
 pub(crate) const MOST_FILES: usize = 20_000;
 /// The largest file whose text is looked at.
 const LARGEST: u64 = 256 * 1024;
-/// Folders that hold what others made.
 const BUILT: &[&str] = &["target", "node_modules", "dist", "build", "vendor", "__pycache__", "venv"];
 
 /// A text file's content and how much was left out.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) struct TextContent {
     /// Its text, or the beginning of it.
     pub(crate) text: String,
     /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// How many lines the text has.
     pub(crate) lines: usize,
-    /// Whether some was left out.
     pub(crate) truncated: bool,
 }
 
@@ -56,8 +52,8 @@ pub(crate) fn walk(root: &Path) -> Vec<String> {
 }
 
 /// The text of a file of the project, at most `most` bytes of it.
-pub(crate) fn read(root: &Path, path: &str, most: usize) -> Outcome<Content> {
-    let absent = || Stop::not_found(format!("there is no file `{path}` in the project"));
+pub(crate) fn read(root: &Path, path: &str, most: usize) -> MemoryResult<TextContent> {
+    let absent = || MemoryError::not_found(format!("there is no file `{path}` in the project"));
     if path.split('/').any(|part| part.starts_with('.')) {
         // Hidden files hold secrets more often than knowledge.
         return Err(absent());
@@ -73,13 +69,13 @@ pub(crate) fn read(root: &Path, path: &str, most: usize) -> Outcome<Content> {
     let read = std::io::Read::read_to_end(&mut std::io::Read::take(file, most as u64), &mut bytes);
     read.map_err(|_| absent())?;
     if bytes.contains(&0) {
-        return Ok(Content { text: String::new(), bytes: meta.len(), lines: 0, truncated: true });
+        return Ok(TextContent { text: String::new(), bytes: meta.len(), lines: 0, truncated: true });
     }
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).trim_end_matches('\u{fffd}').to_owned(),
     };
-    Ok(Content {
+    Ok(TextContent {
         lines: text.lines().count(),
         truncated: (text.len() as u64) < meta.len(),
         bytes: meta.len(),

@@ -1,37 +1,32 @@
-//! What changes the memory: agents propose, people write, decide, link. Each change and its audit row are one transaction of
-//! the store; here the request is read and the answer put into words.
+//! The tools that change the memory: propose, write, approve, reject, link. Each change and its audit row are one transaction of the
+//! store.
 
-use countersign_core::memory::{DecisionOutcome, RecordKind, RecordStatus, Relation, Scope};
-use countersign_core::refusal::{Code, NextAction, Refusal};
-use countersign_core::role::Role;
+use countersign_policy::memory::{DecisionOutcome, RecordKind, RecordRelation, RecordStatus, Scope};
+use countersign_policy::refusal::{Code, NextAction, Refusal};
+use countersign_policy::role::Role;
 use countersign_store::memory::{
-    Actor, Body, NewProposal, NewRecord, NotLinked, Origin, Proposed, Rewording, Ruling,
+    Body, MemoryActor, NewProposal, NewRecord, NotLinked, Origin, Proposed, ReviewRuling, Rewording,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::arguments::{Given, LONGEST_NAME, LONGEST_TEXT};
-use crate::classify::{self, Classified};
-use crate::stop::{Outcome, Reply, Stop};
+use crate::arguments::{LONGEST_NAME, LONGEST_TEXT, MemoryArguments};
+use crate::classify::{self, TextClassification};
+use crate::error::{MemoryError, MemoryResult, MemoryToolReply};
 use crate::{Memory, PROPOSAL_LIFE, view, words};
 
-/// What somebody wants remembered.
 #[derive(Clone, Debug, Default)]
-pub struct Wording {
-    /// The sentence itself.
+pub struct RecordDraft {
     pub content: String,
-    /// Why.
     pub rationale: String,
-    /// Around what.
     pub context: String,
-    /// Labels.
     pub tags: Vec<String>,
     /// Where it holds; none means everywhere.
     pub place: Option<(Scope, String)>,
 }
 
-impl Wording {
-    fn read(given: &Given<'_>) -> Outcome<Self> {
+impl RecordDraft {
+    fn read(given: &MemoryArguments<'_>) -> MemoryResult<Self> {
         Ok(Self {
             content: given.required("content", LONGEST_TEXT)?.to_owned(),
             rationale: given.or_empty("rationale", LONGEST_TEXT)?,
@@ -43,8 +38,8 @@ impl Wording {
 }
 
 /// A text with its place and the terms it is found by.
-pub fn proposal_body(wording: Wording) -> Body {
-    let Wording { content, rationale, context, tags, place } = wording;
+pub fn proposal_body(wording: RecordDraft) -> Body {
+    let RecordDraft { content, rationale, context, tags, place } = wording;
     let (scope, path) = place.unwrap_or((Scope::Palace, String::new()));
     let words = words::of_record(&content, &rationale, &context, &tags);
     Body { content, rationale, context, tags, scope, path, words }
@@ -53,16 +48,16 @@ pub fn proposal_body(wording: Wording) -> Body {
 /// The tool `store`: decisions and learnings become proposals, ideas are written.
 pub(crate) async fn store(
     memory: &Memory,
-    given: &Given<'_>,
-    actor: &Actor,
+    given: &MemoryArguments<'_>,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
-    let wording = Wording::read(given)?;
+) -> MemoryResult<MemoryToolReply> {
+    let wording = RecordDraft::read(given)?;
     let named = match given.word::<RecordKind>("as")? {
         Some(kind) => Some(kind),
         None => given.word::<RecordKind>("kind")?,
     };
-    let classified = named.map_or_else(|| classify::classify(&wording.content), classify::said);
+    let classified = named.map_or_else(|| classify::classify(&wording.content), classify::stated);
     let body = proposal_body(wording);
     let session_id = given.or_empty("sessionId", LONGEST_NAME)?;
     let agent_type = given.or_empty("agentType", LONGEST_NAME)?;
@@ -88,9 +83,9 @@ pub(crate) async fn store(
     }
 }
 
-fn source(actor: &Actor) -> String {
+fn source(actor: &MemoryActor) -> String {
     match (actor.source, actor.role) {
-        (countersign_core::record::Source::Cli, _) => "cli".to_owned(),
+        (countersign_policy::record::Source::Cli, _) => "cli".to_owned(),
         (_, Role::Agent) => "agent".to_owned(),
         (_, Role::Human) => "human".to_owned(),
     }
@@ -99,10 +94,10 @@ fn source(actor: &Actor) -> String {
 async fn propose(
     memory: &Memory,
     proposal: NewProposal,
-    classified: &Classified,
-    actor: &Actor,
+    classified: &TextClassification,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let (kind, expires) = (proposal.kind, proposal.expires);
     let (scope, path) = (proposal.body.scope, proposal.body.path.clone());
     match memory.store.propose(proposal, actor.clone(), now).await? {
@@ -110,16 +105,17 @@ async fn propose(
             Err(duplicate("the same text waits for a person already", &existing_id))
         }
         Proposed::New { id, ledger_id, rejected, recorded } => {
-            let mut reply =
-                Reply::said(format!("proposal {id} waits for a person to approve it as a {kind}"))
-                    .with("proposal_id", id)
-                    .with("status", "pending")
-                    .with("as", kind.as_str())
-                    .with("scope", scope.as_str())
-                    .with("scope_path", path)
-                    .with("classification", shown(classified))
-                    .with("expires_at", view::time(expires))
-                    .with("ledger_id", ledger_id.as_str());
+            let mut reply = MemoryToolReply::with_message(format!(
+                "proposal {id} waits for a person to approve it as a {kind}"
+            ))
+            .with("proposal_id", id)
+            .with("status", "pending")
+            .with("as", kind.as_str())
+            .with("scope", scope.as_str())
+            .with("scope_path", path)
+            .with("classification", shown(classified))
+            .with("expires_at", view::time(expires))
+            .with("ledger_id", ledger_id.as_str());
             if let Some(before) = rejected {
                 let by = before.reviewed_by.as_deref().unwrap_or("a person");
                 let note = before.review_note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
@@ -149,10 +145,10 @@ async fn write_idea(
     memory: &Memory,
     body: Body,
     session_id: String,
-    classified: &Classified,
-    actor: &Actor,
+    classified: &TextClassification,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let record = NewRecord {
         kind: RecordKind::Idea,
         body,
@@ -167,14 +163,14 @@ async fn write_idea(
     let written = memory.store.write_record(record, Origin::Idea, actor.clone(), now).await?;
     let (id, ledger_id, _) =
         written.map_err(|existing| duplicate("the same idea is there already", &existing))?;
-    Ok(Reply::said(format!("idea {id} is kept; nobody has to agree to an idea"))
+    Ok(MemoryToolReply::with_message(format!("idea {id} is kept; nobody has to agree to an idea"))
         .with("id", id)
         .with("as", RecordKind::Idea.as_str())
         .with("classification", shown(classified))
         .with("ledger_id", ledger_id.as_str()))
 }
 
-fn shown(classified: &Classified) -> Value {
+fn shown(classified: &TextClassification) -> Value {
     json!({
         "as": classified.kind,
         "confidence": view::confidence(classified.confidence),
@@ -182,36 +178,36 @@ fn shown(classified: &Classified) -> Value {
     })
 }
 
-fn duplicate(message: &str, existing: &str) -> Stop {
+fn duplicate(message: &str, existing: &str) -> MemoryError {
     Refusal::new(Code::Duplicate, message).with("existing_id", existing).into()
 }
 
 /// The tool `store_direct`: a person writes past proposals, with an audit row.
 pub(crate) async fn store_direct(
     memory: &Memory,
-    given: &Given<'_>,
-    actor: &Actor,
+    given: &MemoryArguments<'_>,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
-    let wording = Wording::read(given)?;
+) -> MemoryResult<MemoryToolReply> {
+    let wording = RecordDraft::read(given)?;
     let kind = match given.text("as", LONGEST_NAME)? {
         Some("decision") => RecordKind::Decision,
         Some("learning") => RecordKind::Learning,
-        Some(_) | None => return Err(Stop::field("as", "as must be 'decision' or 'learning'")),
+        Some(_) | None => return Err(MemoryError::field("as", "as must be 'decision' or 'learning'")),
     };
     let confidence = given.fraction("confidence")?;
     direct(memory, wording, kind, confidence, &named(given, actor)?, now).await
 }
 
-/// Writes a record past proposals. Whoever calls this has made sure that a person asks.
+/// Writes an approved record without a proposal. The caller has checked that a person asks.
 pub async fn direct(
     memory: &Memory,
-    wording: Wording,
+    wording: RecordDraft,
     kind: RecordKind,
     confidence: Option<u32>,
-    actor: &Actor,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let usual = match kind {
         RecordKind::Learning => 700,
         RecordKind::Decision | RecordKind::Idea => 1000,
@@ -231,7 +227,7 @@ pub async fn direct(
     };
     let written = memory.store.write_record(record, Origin::Direct, actor.clone(), now).await?;
     let (id, ledger_id, same) = written.map_err(|existing| duplicate("it is there already", &existing))?;
-    Ok(Reply::said(format!("✅ {kind} created: {id} (direct write, audited)"))
+    Ok(MemoryToolReply::with_message(format!("✅ {kind} created: {id} (direct write, audited)"))
         .with("id", id)
         .with("as", kind.as_str())
         .with("authority", "approved")
@@ -244,65 +240,63 @@ pub async fn direct(
 /// The tool `approve`.
 pub(crate) async fn approve(
     memory: &Memory,
-    given: &Given<'_>,
-    actor: &Actor,
+    given: &MemoryArguments<'_>,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let id = given.required("proposalId", LONGEST_NAME)?;
     let reworded = given.text("content", LONGEST_TEXT)?;
     let note = given.text("note", LONGEST_TEXT)?;
-    rule(memory, id, Decision::Approve(reworded), note, &named(given, actor)?, now).await
+    decide(memory, id, ProposalDecision::Approve(reworded), note, &named(given, actor)?, now).await
 }
 
 /// The tool `reject`.
 pub(crate) async fn reject(
     memory: &Memory,
-    given: &Given<'_>,
-    actor: &Actor,
+    given: &MemoryArguments<'_>,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let id = given.required("proposalId", LONGEST_NAME)?;
     let note = given.text("note", LONGEST_TEXT)?;
-    rule(memory, id, Decision::Reject, note, &named(given, actor)?, now).await
+    decide(memory, id, ProposalDecision::Reject, note, &named(given, actor)?, now).await
 }
 
-/// What a person decides.
 #[derive(Clone, Copy, Debug)]
-pub enum Decision<'a> {
+pub enum ProposalDecision<'a> {
     /// It is true, perhaps in these words.
     Approve(Option<&'a str>),
-    /// It is not.
     Reject,
 }
 
-/// Decides on a proposal. Whoever calls this has made sure that a person asks.
-pub async fn rule(
+/// Approves or rejects a proposal. The caller has checked that a person asks.
+pub async fn decide(
     memory: &Memory,
     id: &str,
-    decision: Decision<'_>,
+    decision: ProposalDecision<'_>,
     note: Option<&str>,
-    actor: &Actor,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let ruling = match decision {
-        Decision::Reject => Ruling::Reject,
-        Decision::Approve(None) => Ruling::Approve(None),
-        Decision::Approve(Some(content)) => {
+        ProposalDecision::Reject => ReviewRuling::Reject,
+        ProposalDecision::Approve(None) => ReviewRuling::Approve(None),
+        ProposalDecision::Approve(Some(content)) => {
             let before = memory.store.proposal(id, now).await?;
             let body = before.map(|proposal| proposal.body);
             let words = body.map_or_else(String::new, |body| {
                 words::of_record(content, &body.rationale, &body.context, &body.tags)
             });
-            Ruling::Approve(Some(Rewording { content: content.to_owned(), words }))
+            ReviewRuling::Approve(Some(Rewording { content: content.to_owned(), words }))
         }
     };
     let reviewed = memory.store.review(id, ruling, note.map(str::to_owned), actor.clone(), now).await?;
-    let reviewed = reviewed.map_err(|why| Stop::from(why.refusal(id)))?;
+    let reviewed = reviewed.map_err(|why| MemoryError::from(why.refusal(id)))?;
     let message = match &reviewed.record_id {
         Some(record) => format!("✅ Approved: {record}"),
         None => "❌ Proposal rejected".to_owned(),
     };
-    let mut reply = Reply::said(message)
+    let mut reply = MemoryToolReply::with_message(message)
         .with("proposal_id", id)
         .with("status", reviewed.proposal.status.as_str())
         .with("by", actor.audited())
@@ -319,21 +313,21 @@ pub async fn rule(
 /// The tool `recall_outcome`.
 pub(crate) async fn outcome(
     memory: &Memory,
-    given: &Given<'_>,
-    actor: &Actor,
+    given: &MemoryArguments<'_>,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let id = given.required("decisionId", LONGEST_NAME)?;
     let outcome = match given.required("outcome", LONGEST_NAME)? {
         "success" | "successful" => DecisionOutcome::Successful,
         "failed" | "failure" => DecisionOutcome::Failed,
         "mixed" => DecisionOutcome::Mixed,
-        _ => return Err(Stop::field("outcome", "outcome must be successful, failed, or mixed")),
+        _ => return Err(MemoryError::field("outcome", "outcome must be successful, failed, or mixed")),
     };
     let note = given.or_empty("note", LONGEST_TEXT)?;
     let written = memory.store.record_outcome(id, outcome, &note, named(given, actor)?, now).await?;
-    let ledger_id = written.ok_or_else(|| Stop::not_found("there is no decision of that id"))?;
-    Ok(Reply::said(format!("outcome of {id}: {outcome}"))
+    let ledger_id = written.ok_or_else(|| MemoryError::not_found("there is no decision of that id"))?;
+    Ok(MemoryToolReply::with_message(format!("outcome of {id}: {outcome}"))
         .with("id", id)
         .with("outcome", outcome.as_str())
         .with("audit_id", ledger_id.as_str()))
@@ -342,23 +336,23 @@ pub(crate) async fn outcome(
 /// The tool `recall_link`.
 pub(crate) async fn link(
     memory: &Memory,
-    given: &Given<'_>,
-    actor: &Actor,
+    given: &MemoryArguments<'_>,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let source = given.required("sourceId", LONGEST_NAME)?;
     let target = given.required("targetId", LONGEST_NAME)?;
-    let relation = given.word::<Relation>("relation")?;
-    let relation = relation.ok_or_else(|| Stop::field("relation", "relation is required"))?;
+    let relation = given.word::<RecordRelation>("relation")?;
+    let relation = relation.ok_or_else(|| MemoryError::field("relation", "relation is required"))?;
     if source == target {
-        return Err(Stop::field("targetId", "a record can't be linked to itself"));
+        return Err(MemoryError::field("targetId", "a record can't be linked to itself"));
     }
     let linked = memory.store.link_records(source, target, relation, named(given, actor)?, now).await?;
     let (id, ledger_id) = linked.map_err(|why| match why {
-        NotLinked::Unknown(id) => Stop::not_found(format!("there is no record `{id}`")),
+        NotLinked::Unknown(id) => MemoryError::not_found(format!("there is no record `{id}`")),
         NotLinked::Exists(id) => duplicate("these are linked so already", &id),
     })?;
-    Ok(Reply::said(format!("{source} {relation} {target}"))
+    Ok(MemoryToolReply::with_message(format!("{source} {relation} {target}"))
         .with("id", id)
         .with("audit_id", ledger_id.as_str()))
 }
@@ -366,22 +360,25 @@ pub(crate) async fn link(
 /// The tool `recall_unlink`.
 pub(crate) async fn unlink(
     memory: &Memory,
-    given: &Given<'_>,
-    actor: &Actor,
+    given: &MemoryArguments<'_>,
+    actor: &MemoryActor,
     now: Timestamp,
-) -> Outcome<Reply> {
+) -> MemoryResult<MemoryToolReply> {
     let id = given.required("linkId", LONGEST_NAME)?;
     let removed = memory.store.unlink_records(id, named(given, actor)?, now).await?;
     let (link, ledger_id) = removed.ok_or_else(|| {
-        Stop::from(Refusal::new(Code::NotFound, "there is no such link").next(&[NextAction::Stop]))
+        MemoryError::from(Refusal::new(Code::NotFound, "there is no such link").next(&[NextAction::Stop]))
     })?;
-    Ok(Reply::said(format!("{} no longer {} {}", link.source_id, link.relation, link.target_id))
-        .with("id", link.id)
-        .with("audit_id", ledger_id.as_str()))
+    Ok(MemoryToolReply::with_message(format!(
+        "{} no longer {} {}",
+        link.source_id, link.relation, link.target_id
+    ))
+    .with("id", link.id)
+    .with("audit_id", ledger_id.as_str()))
 }
 
 /// The actor as a person's line names it: for the audit, beside the principal, which nobody can change.
-fn named(given: &Given<'_>, actor: &Actor) -> Outcome<Actor> {
+fn named(given: &MemoryArguments<'_>, actor: &MemoryActor) -> MemoryResult<MemoryActor> {
     let by = match given.text("by", LONGEST_NAME)? {
         Some(by) => Some(by),
         None => given.text("actorId", LONGEST_NAME)?,

@@ -1,29 +1,27 @@
-//! What a person sees beside a proposal: the evidence, approved records that are like it, and those that may speak against
-//! it. Hints for a reader, decided by nobody but the reader.
+//! Reviews of proposals: the evidence, similar approved records, and records that may contradict it. Hints for the reviewer; decides
+//! nothing.
 
 use std::collections::HashSet;
 
-use countersign_core::memory::{ProposalStatus, RecordKind};
-use countersign_store::memory::{Proposal, ProposalQuery, Record};
+use countersign_policy::memory::{ProposalStatus, RecordKind};
+use countersign_store::memory::{MemoryRecord, Proposal, ProposalQuery};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use crate::govern::{Decision, rule};
+pub use crate::govern::{ProposalDecision, decide};
 
 use crate::Memory;
+use crate::error::MemoryResult;
 use crate::recall::candidates;
-use crate::stop::Outcome;
-use crate::view::{self, Length};
+use crate::view::{self, TextLength};
 use crate::words;
 
 /// How alike records have to be to be shown, in thousandths of shared words.
 const ALIKE: u32 = 250;
 /// How alike records have to be to speak against each other.
 const ABOUT_THE_SAME: u32 = 200;
-/// How many are shown.
 const MOST: usize = 5;
 
-/// Words that turn a sentence around.
 const NOT: &[&str] = &[
     "not",
     "never",
@@ -49,37 +47,39 @@ const NOT: &[&str] = &[
     "deprecated",
 ];
 
-/// A proposal with what stands beside it.
+/// A proposal with similar and contradicting records.
 #[derive(Clone, Debug)]
-pub struct Review {
-    /// The proposal.
+pub struct ProposalReview {
     pub proposal: Proposal,
     /// Approved records that are like it, the most alike first, in thousandths.
-    pub similar: Vec<(Record, u32)>,
+    pub similar: Vec<(MemoryRecord, u32)>,
     /// Approved records that may speak against it, and why it looks so.
-    pub contradictions: Vec<(Record, String)>,
+    pub contradictions: Vec<(MemoryRecord, String)>,
 }
 
 /// What waits for a person, newest first.
-pub async fn pending(memory: &Memory, limit: u32, now: Timestamp) -> Outcome<Vec<Review>> {
+pub async fn pending(memory: &Memory, limit: u32, now: Timestamp) -> MemoryResult<Vec<ProposalReview>> {
     let query = ProposalQuery { status: Some(ProposalStatus::Pending), limit, ..ProposalQuery::default() };
     let mut all = Vec::new();
     for proposal in memory.store().proposals(query, now).await? {
-        all.push(beside(memory, proposal).await?);
+        all.push(review(memory, proposal).await?);
     }
     Ok(all)
 }
 
-/// One proposal with what stands beside it.
-pub async fn beside(memory: &Memory, proposal: Proposal) -> Outcome<Review> {
+/// Finds the records similar to a proposal or against it.
+pub async fn review(memory: &Memory, proposal: Proposal) -> MemoryResult<ProposalReview> {
     let text = &proposal.body.content;
     let head: String = text.chars().take(4000).collect();
-    let asked = words::asked(&head);
-    let own: HashSet<String> = telling(&head);
+    let query_terms = words::query_terms(&head);
+    let own: HashSet<String> = telling_words(&head);
     let kinds = [RecordKind::Decision, RecordKind::Learning];
-    let found =
-        if asked.is_empty() { Vec::new() } else { candidates(memory.store(), &kinds, &[], &asked).await? };
-    let mut alike: Vec<(u32, Record)> = found
+    let found = if query_terms.is_empty() {
+        Vec::new()
+    } else {
+        candidates(memory.store(), &kinds, &[], &query_terms).await?
+    };
+    let mut alike: Vec<(u32, MemoryRecord)> = found
         .into_iter()
         .filter(|record| Some(&record.id) != proposal.promoted_to.as_ref())
         .map(|record| (likeness(&own, &record), record))
@@ -94,23 +94,22 @@ pub async fn beside(memory: &Memory, proposal: Proposal) -> Outcome<Review> {
         .collect();
     let similar = alike.into_iter().filter(|(score, _)| *score >= ALIKE).take(MOST);
     let similar = similar.map(|(score, record)| (record, score)).collect();
-    Ok(Review { proposal, similar, contradictions })
+    Ok(ProposalReview { proposal, similar, contradictions })
 }
 
-/// A review as JSON.
-pub fn json(review: &Review) -> Value {
+pub fn json(review: &ProposalReview) -> Value {
     let mut shown = view::proposal(&review.proposal);
     let similar: Vec<Value> = review
         .similar
         .iter()
         .map(|(record, score)| {
-            with(view::record(record, Length::Whole), "similarity", view::confidence(*score))
+            with(view::record(record, TextLength::Whole), "similarity", view::confidence(*score))
         })
         .collect();
     let contradictions: Vec<Value> = review
         .contradictions
         .iter()
-        .map(|(record, why)| with(view::record(record, Length::Whole), "why", json!(why)))
+        .map(|(record, why)| with(view::record(record, TextLength::Whole), "why", json!(why)))
         .collect();
     if let Some(shown) = shown.as_object_mut() {
         shown.insert("similar".into(), similar.into());
@@ -127,16 +126,16 @@ fn with(mut value: Value, name: &str, more: Value) -> Value {
 }
 
 /// The words of a text that say something.
-fn telling(text: &str) -> HashSet<String> {
+fn telling_words(text: &str) -> HashSet<String> {
     let not: HashSet<String> = NOT.iter().flat_map(|word| words::terms(word)).collect();
     let plain: Vec<String> = words::terms(text);
-    let empty = words::asked("the of and");
+    let empty = words::query_terms("the of and");
     plain.into_iter().filter(|term| term.len() > 2 && !not.contains(term) && !empty.contains(term)).collect()
 }
 
-fn likeness(own: &HashSet<String>, record: &Record) -> u32 {
+fn likeness(own: &HashSet<String>, record: &MemoryRecord) -> u32 {
     let head: String = record.body.content.chars().take(4000).collect();
-    let theirs = telling(&head);
+    let theirs = telling_words(&head);
     let both = own.intersection(&theirs).count();
     let all = own.union(&theirs).count().max(1);
     u32::try_from(both * 1000 / all).unwrap_or(0)

@@ -1,34 +1,30 @@
-//! A mind-palace database, read and left alone: decisions, learnings and ideas become records that were there before
-//! governance, proposals that wait stay proposals. Columns differ from version to version; what is missing is empty.
+//! Reads a mind-palace database and leaves it unchanged: decisions, learnings and ideas become legacy records, pending proposals stay
+//! proposals. Columns differ between versions; a missing one is empty.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use countersign_core::memory::{DecisionOutcome, RecordKind, RecordStatus, Scope};
+use countersign_policy::memory::{DecisionOutcome, RecordKind, RecordStatus, Scope};
 use countersign_store::memory::{NewProposal, NewRecord};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
 use crate::PROPOSAL_LIFE;
-use crate::govern::{Wording, proposal_body};
+use crate::govern::{RecordDraft, proposal_body};
 
-/// What such a database holds.
 #[derive(Debug, Default)]
-pub struct Legacy {
-    /// Everything that was recorded.
+pub struct LegacyImport {
     pub records: Vec<NewRecord>,
-    /// What still waited for a person.
     pub proposals: Vec<NewProposal>,
-    /// How many rows had no text.
     pub empty: usize,
 }
 
 /// Reads a database; why not, in a line.
-pub fn read(path: &Path, now: Timestamp) -> Result<Legacy, String> {
+pub fn read(path: &Path, now: Timestamp) -> Result<LegacyImport, String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| error.to_string())?;
-    let mut legacy = Legacy::default();
+    let mut legacy = LegacyImport::default();
     let mut tables = 0;
     for (table, kind) in [
         ("decisions", RecordKind::Decision),
@@ -58,9 +54,9 @@ pub fn read(path: &Path, now: Timestamp) -> Result<Legacy, String> {
 }
 
 /// A row by the names of its columns.
-struct Row(Vec<(String, rusqlite::types::Value)>);
+struct LegacyRow(Vec<(String, rusqlite::types::Value)>);
 
-impl Row {
+impl LegacyRow {
     fn text(&self, name: &str) -> String {
         match self.0.iter().find(|(column, _)| column == name).map(|(_, value)| value) {
             Some(rusqlite::types::Value::Text(text)) => text.clone(),
@@ -77,7 +73,7 @@ impl Row {
         number.map_or(usual, |number| (number.clamp(0.0, 1.0) * 1000.0).round() as u32)
     }
 
-    fn wording(&self) -> Option<Wording> {
+    fn wording(&self) -> Option<RecordDraft> {
         let content = self.text("content");
         if content.trim().is_empty() {
             return None;
@@ -88,7 +84,7 @@ impl Row {
             Ok(_) | Err(_) => None,
         };
         let tags: Vec<String> = serde_json::from_str(&self.text("tags")).unwrap_or_default();
-        Some(Wording {
+        Some(RecordDraft {
             content,
             rationale: self.text("rationale"),
             context: self.text("context"),
@@ -105,7 +101,7 @@ fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, String> 
     names.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-fn rows(connection: &Connection, table: &str) -> Result<Vec<Row>, String> {
+fn rows(connection: &Connection, table: &str) -> Result<Vec<LegacyRow>, String> {
     let wanted: HashSet<&str> = [
         "id",
         "content",
@@ -137,13 +133,13 @@ fn rows(connection: &Connection, table: &str) -> Result<Vec<Row>, String> {
     let found = statement
         .query_map([], |row| {
             let cells = names.iter().enumerate().map(|(at, name)| Ok((name.clone(), row.get(at)?)));
-            Ok(Row(cells.collect::<rusqlite::Result<_>>()?))
+            Ok(LegacyRow(cells.collect::<rusqlite::Result<_>>()?))
         })
         .map_err(|error| error.to_string())?;
     found.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-fn record(row: &Row, kind: RecordKind) -> Option<NewRecord> {
+fn record(row: &LegacyRow, kind: RecordKind) -> Option<NewRecord> {
     let outcome = match row.text("outcome").as_str() {
         "successful" | "success" => DecisionOutcome::Successful,
         "failed" | "failure" => DecisionOutcome::Failed,
@@ -163,7 +159,7 @@ fn record(row: &Row, kind: RecordKind) -> Option<NewRecord> {
     })
 }
 
-fn proposal(row: &Row, now: Timestamp) -> Option<NewProposal> {
+fn proposal(row: &LegacyRow, now: Timestamp) -> Option<NewProposal> {
     let kind = row.text("proposed_as").parse::<RecordKind>().ok().filter(|kind| *kind != RecordKind::Idea)?;
     let mut evidence: Value = serde_json::from_str(&row.text("evidence_refs")).unwrap_or_else(|_| json!({}));
     if let Some(evidence) = evidence.as_object_mut() {

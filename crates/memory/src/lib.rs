@@ -1,50 +1,50 @@
-//! The governed memory: agents propose, people decide what is true, and every step is in the ledger. What agents read is
-//! only what a person stands behind. Knows the law and the records; never the gateway, nor how anything is printed.
+//! The governed memory: agents propose, people approve, and every step is in the ledger. Agents read approved records only. Implements a
+//! native upstream of the gateway; prints nothing.
 
 mod arguments;
 mod brief;
 pub mod classify;
+pub mod error;
 mod explore;
 mod files;
 mod govern;
 pub mod inbox;
 pub mod legacy;
-pub mod line;
 pub mod markdown;
 mod recall;
 mod rooms;
 mod route;
+pub mod server;
 mod session;
-pub mod stop;
 pub mod tools;
+pub mod upstream;
 mod view;
 pub mod words;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use countersign_core::envelope::Envelope;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
+use countersign_policy::envelope::Envelope;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::role::Role;
 use countersign_store::Store;
-use countersign_store::memory::Actor;
+use countersign_store::memory::MemoryActor;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
 pub use arguments::place;
-pub use govern::{Wording, direct, proposal_body};
+pub use error::{MemoryError, MemoryResult, MemoryToolReply};
+pub use govern::{RecordDraft, direct, proposal_body};
 pub use recall::search;
-pub use stop::{Outcome, Reply, Stop};
-pub use view::{Length, proposal as proposal_view, record as record_view};
+pub use view::{TextLength, proposal as proposal_view, record as record_view};
 
-use rooms::Rooms;
+use rooms::ProjectRooms;
 
 /// How long a proposal waits for a person.
 pub const PROPOSAL_LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How often what nobody decided in time is closed, at most.
 const SWEEP_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
-/// The memory of one project.
 #[derive(Clone)]
 pub struct Memory {
     store: Store,
@@ -58,17 +58,16 @@ impl Memory {
         Self { store, folder: folder.into(), swept: Arc::default() }
     }
 
-    /// The records.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Calls a tool; none if there is no such tool. What is for people only is refused here as well, whoever let it through.
+    /// Calls a tool; none if there is no such tool. Refuses agents a tool for people, even if a rule let it through.
     pub async fn call(
         &self,
         tool: &str,
         arguments: &Map<String, Value>,
-        actor: &Actor,
+        actor: &MemoryActor,
         now: Timestamp,
     ) -> Option<Envelope> {
         let class = tools::class(tool)?;
@@ -78,19 +77,19 @@ impl Memory {
                 self.act(tool, arguments, actor, now).await
             }
         };
-        Some(stop::envelope(tool, outcome))
+        Some(error::envelope(tool, outcome))
     }
 
-    /// The same for whoever made sure of the role: the answer before it is put into an envelope.
+    /// The same without the role check, for callers that made it: the answer before it is put into an envelope.
     pub async fn act(
         &self,
         tool: &str,
         arguments: &Map<String, Value>,
-        actor: &Actor,
+        actor: &MemoryActor,
         now: Timestamp,
-    ) -> Outcome<Reply> {
+    ) -> MemoryResult<MemoryToolReply> {
         let known = tools::known(tool);
-        let given = arguments::Given::read(arguments, &known)?;
+        let given = arguments::MemoryArguments::read(arguments, &known)?;
         self.sweep(now).await;
         match tool {
             "store" => govern::store(self, &given, actor, now).await,
@@ -100,9 +99,9 @@ impl Memory {
             "recall_outcome" => govern::outcome(self, &given, actor, now).await,
             "recall_link" => govern::link(self, &given, actor, now).await,
             "recall_unlink" => govern::unlink(self, &given, actor, now).await,
-            "recall" => recall::recall(self, &given, recall::Which::Records).await,
-            "recall_decisions" => recall::recall(self, &given, recall::Which::Decisions).await,
-            "recall_ideas" => recall::recall(self, &given, recall::Which::Ideas).await,
+            "recall" => recall::recall(self, &given, recall::RecordSelection::Records).await,
+            "recall_decisions" => recall::recall(self, &given, recall::RecordSelection::Decisions).await,
+            "recall_ideas" => recall::recall(self, &given, recall::RecordSelection::Ideas).await,
             "brief" => brief::brief(self, &given, now).await,
             "brief_file" => brief::brief_file(self, &given, now).await,
             "explore" => explore::explore(self, &given).await,
@@ -117,7 +116,7 @@ impl Memory {
         }
     }
 
-    /// Closes what nobody decided in time, once in a while. Whoever reads judges by the clock anyway.
+    /// Closes proposals that expired, once in a while; reads compare with the clock anyway.
     pub async fn sweep(&self, now: Timestamp) {
         {
             let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,11 +125,11 @@ impl Memory {
             }
             *swept = Some(now);
         }
-        // A store that can't be written says so to whoever writes next.
+        // The next write reports a store that can't be written.
         let _ = self.store.expire_proposals(now).await;
     }
 
-    fn rooms(&self) -> Rooms {
-        Rooms::read(&self.folder)
+    fn rooms(&self) -> ProjectRooms {
+        ProjectRooms::read(&self.folder)
     }
 }

@@ -1,13 +1,14 @@
-//! Records as Markdown that reads well in a repository, and back. Texts are quotations, so that no text can be taken for
-//! structure; what a quotation can't carry stands exactly in the comment above it. The same records give the same page.
+//! Records as Markdown for a repository, and back. Texts are quotations, so that no text can be taken for structure; the comment above
+//! carries what a quotation can't. The same records give the same page.
 
 use std::collections::HashMap;
 
-use countersign_core::memory::{DecisionOutcome, RecordKind, RecordStatus, Relation, Scope};
-use countersign_store::memory::{Link, NewRecord, Record};
+use countersign_policy::memory::{DecisionOutcome, RecordKind, RecordRelation, RecordStatus, Scope};
+use countersign_policy::visible_text;
+use countersign_store::memory::{MemoryRecord, NewRecord, RecordLink};
 use serde_json::{Map, Value, json};
 
-use crate::govern::{Wording, proposal_body};
+use crate::govern::{RecordDraft, proposal_body};
 
 const OPENS: &str = "<!-- countersign ";
 const CLOSES: &str = " -->";
@@ -17,27 +18,24 @@ const CLOSES: &str = " -->";
 pub struct NotAPage {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub message: String,
 }
 
 /// How one record of a page stands to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Linked {
+pub struct PageRecordLink {
     /// The id of the first.
     pub source: String,
-    /// How it stands.
-    pub relation: Relation,
-    /// The id of the second.
+    pub relation: RecordRelation,
     pub target: String,
 }
 
 /// The page of these records, and how they stand to each other.
-pub fn write(records: &[Record], links: &[Link]) -> String {
+pub fn write(records: &[MemoryRecord], links: &[RecordLink]) -> String {
     let titles: HashMap<&str, String> =
         records.iter().map(|record| (record.id.as_str(), title(&record.body.content))).collect();
     // Links to what is not on the page lead nowhere.
-    let mut of: HashMap<&str, Vec<(&Link, &str)>> = HashMap::new();
+    let mut of: HashMap<&str, Vec<(&RecordLink, &str)>> = HashMap::new();
     for link in links {
         if let Some(title) = titles.get(link.target_id.as_str()) {
             of.entry(link.source_id.as_str()).or_default().push((link, title));
@@ -53,7 +51,7 @@ pub fn write(records: &[Record], links: &[Link]) -> String {
         (RecordKind::Idea, "Ideas"),
     ];
     for (kind, title) in sections {
-        let mut of_kind: Vec<&Record> = records.iter().filter(|record| record.kind == kind).collect();
+        let mut of_kind: Vec<&MemoryRecord> = records.iter().filter(|record| record.kind == kind).collect();
         of_kind.sort_by(|left, right| {
             (right.body.scope, &left.body.path, left.created, &left.id).cmp(&(
                 left.body.scope,
@@ -73,7 +71,7 @@ pub fn write(records: &[Record], links: &[Link]) -> String {
     page
 }
 
-fn one(page: &mut String, record: &Record, links: &[(&Link, &str)]) {
+fn one(page: &mut String, record: &MemoryRecord, links: &[(&RecordLink, &str)]) {
     let body = &record.body;
     page.push_str(&format!("\n### {}\n\n", title(&body.content)));
     page.push_str(&format!("{OPENS}{}{CLOSES}\n\n", comment_safe(&facts(record, links))));
@@ -104,7 +102,7 @@ fn one(page: &mut String, record: &Record, links: &[(&Link, &str)]) {
     }
 }
 
-fn facts(record: &Record, links: &[(&Link, &str)]) -> Value {
+fn facts(record: &MemoryRecord, links: &[(&RecordLink, &str)]) -> Value {
     let body = &record.body;
     let mut facts = json!({
         "id": record.id,
@@ -140,15 +138,9 @@ fn set(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// What moves the cursor, hides, or turns the line around.
-fn deceives(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t')
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 /// A text as it can be shown on a page: what deceives stands as a replacement.
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if deceives(c) { '\u{fffd}' } else { c }).collect()
+    visible_text::replace_hidden(text, '\u{fffd}')
 }
 
 fn quote(text: &str) -> String {
@@ -172,14 +164,13 @@ fn title(content: &str) -> String {
 fn comment_safe(value: &Value) -> String {
     let text = value.to_string().replace('>', "\\u003e").replace("--", "-\\u002d");
     let mut units = [0; 2];
-    let mut safe = |c: char| match deceives(c) {
+    let mut safe = |c: char| match visible_text::is_invisible(c) {
         true => c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
         false => c.to_string(),
     };
     text.chars().map(&mut safe).collect()
 }
 
-/// The records of a page.
 pub fn read(page: &str) -> Result<Vec<NewRecord>, NotAPage> {
     let lines: Vec<&str> = page.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
     let mut records = Vec::new();
@@ -192,7 +183,7 @@ pub fn read(page: &str) -> Result<Vec<NewRecord>, NotAPage> {
         let text = rest.strip_suffix(CLOSES).ok_or_else(|| bad("the comment does not end on its line"))?;
         let facts: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| bad(&format!("the comment is not JSON: {error}")))?;
-        let mut quotes = Quotes::default();
+        let mut quotes = QuotedFields::default();
         at = quotes.read(&lines, at);
         records.push(record(&facts, quotes).map_err(|message| bad(&message))?);
     }
@@ -200,7 +191,7 @@ pub fn read(page: &str) -> Result<Vec<NewRecord>, NotAPage> {
 }
 
 /// How the records of a page stand to each other; what can't be read of that is left out.
-pub fn links(page: &str) -> Vec<Linked> {
+pub fn links(page: &str) -> Vec<PageRecordLink> {
     let facts = page.lines().filter_map(|line| line.strip_prefix(OPENS)?.strip_suffix(CLOSES));
     let facts = facts.filter_map(|text| serde_json::from_str::<Value>(text).ok());
     let mut all = Vec::new();
@@ -209,7 +200,7 @@ pub fn links(page: &str) -> Vec<Linked> {
         let links = facts.get("links").and_then(Value::as_array).into_iter().flatten();
         all.extend(links.filter_map(|link| {
             let text = |name: &str| link.get(name).and_then(Value::as_str);
-            Some(Linked {
+            Some(PageRecordLink {
                 source: source.to_owned(),
                 relation: text("relation")?.parse().ok()?,
                 target: text("target")?.to_owned(),
@@ -219,15 +210,14 @@ pub fn links(page: &str) -> Vec<Linked> {
     all
 }
 
-/// The quotations below a comment.
 #[derive(Default)]
-struct Quotes {
+struct QuotedFields {
     content: Option<String>,
     rationale: Option<String>,
     context: Option<String>,
 }
 
-impl Quotes {
+impl QuotedFields {
     /// Reads up to the next heading or comment; where it stopped.
     fn read(&mut self, lines: &[&str], mut at: usize) -> usize {
         let mut into = &mut self.content;
@@ -257,7 +247,7 @@ impl Quotes {
     }
 }
 
-fn record(facts: &Map<String, Value>, quotes: Quotes) -> Result<NewRecord, String> {
+fn record(facts: &Map<String, Value>, quotes: QuotedFields) -> Result<NewRecord, String> {
     let text = |name: &str| facts.get(name).and_then(Value::as_str).unwrap_or_default();
     let kind: RecordKind =
         text("as").parse().map_err(|_| "`as` must be decision, learning, or idea".to_owned())?;
@@ -285,7 +275,7 @@ fn record(facts: &Map<String, Value>, quotes: Quotes) -> Result<NewRecord, Strin
         Err(_) => return Err("`scope` must be file, room, or palace".to_owned()),
     };
     let tags = facts.get("tags").and_then(Value::as_array).into_iter().flatten();
-    let wording = Wording {
+    let wording = RecordDraft {
         content,
         rationale: settle("rationale", quotes.rationale),
         context: settle("context", quotes.context),

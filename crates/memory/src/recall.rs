@@ -1,18 +1,17 @@
-//! Recall: approved records, found by words and place, ranked the same way every time, bounded. By id as well: what nobody
-//! stands behind is not there for anyone who asks here.
+//! Recall: approved records by words, scope or id, in a stable ranking, bounded. Never returns a record that is not approved.
 
 use std::collections::{HashMap, HashSet};
 
-use countersign_core::memory::{RecordKind, Scope};
+use countersign_policy::memory::{RecordKind, Scope};
 use countersign_store::Store;
-use countersign_store::memory::{Holding, Record, RecordQuery, Terms};
+use countersign_store::memory::{Holding, MemoryRecord, RecordQuery, Terms};
 use serde_json::Value;
 
 use crate::Memory;
-use crate::arguments::{Given, LONGEST_NAME, LONGEST_TEXT};
-use crate::rooms::Rooms;
-use crate::stop::{Outcome, Reply, Stop};
-use crate::view::{self, Length};
+use crate::arguments::{LONGEST_NAME, LONGEST_TEXT, MemoryArguments};
+use crate::error::{MemoryError, MemoryResult, MemoryToolReply};
+use crate::rooms::ProjectRooms;
+use crate::view::{self, TextLength};
 use crate::words;
 
 /// How many characters of a record an answer shows; by id it is whole.
@@ -24,45 +23,49 @@ const OF_EACH: u32 = 60;
 /// How much of a text is read for ranking.
 const RANKED_CHARS: usize = 4000;
 
-/// Which records a tool is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// Decisions and learnings.
+pub(crate) enum RecordSelection {
     Records,
-    /// Decisions.
     Decisions,
     /// Ideas, which nobody has to stand behind.
     Ideas,
 }
 
-impl Which {
+impl RecordSelection {
     fn kinds(self) -> &'static [RecordKind] {
         match self {
-            Which::Records => &[RecordKind::Decision, RecordKind::Learning],
-            Which::Decisions => &[RecordKind::Decision],
-            Which::Ideas => &[RecordKind::Idea],
+            RecordSelection::Records => &[RecordKind::Decision, RecordKind::Learning],
+            RecordSelection::Decisions => &[RecordKind::Decision],
+            RecordSelection::Ideas => &[RecordKind::Idea],
         }
     }
     fn name(self) -> &'static str {
         match self {
-            Which::Records => "record",
-            Which::Decisions => "decision",
-            Which::Ideas => "idea",
+            RecordSelection::Records => "record",
+            RecordSelection::Decisions => "decision",
+            RecordSelection::Ideas => "idea",
         }
     }
 }
 
 /// The tools `recall`, `recall_decisions` and `recall_ideas`.
-pub(crate) async fn recall(memory: &Memory, given: &Given<'_>, which: Which) -> Outcome<Reply> {
+pub(crate) async fn recall(
+    memory: &Memory,
+    given: &MemoryArguments<'_>,
+    which: RecordSelection,
+) -> MemoryResult<MemoryToolReply> {
     if let Some(id) = given.text("id", LONGEST_NAME)? {
         return by_id(memory, id, which).await;
     }
     let mut kinds = which.kinds().to_vec();
-    if which == Which::Records
+    if which == RecordSelection::Records
         && let Some(kind) = given.word::<RecordKind>("as")?
     {
         if kind == RecordKind::Idea {
-            return Err(Stop::field("as", "as must be decision or learning; ideas are in recall_ideas"));
+            return Err(MemoryError::field(
+                "as",
+                "as must be decision or learning; ideas are in recall_ideas",
+            ));
         }
         kinds = vec![kind];
     }
@@ -72,26 +75,26 @@ pub(crate) async fn recall(memory: &Memory, given: &Given<'_>, which: Which) -> 
     let rooms = memory.rooms();
     let places = place.as_ref().map(|(scope, path)| chain(*scope, path, &rooms)).unwrap_or_default();
     let found = search(&memory.store, &kinds, &places, query, limit).await?;
-    let shown: Vec<Value> = found.iter().map(|record| view::record(record, Length::Cut(SHOWN))).collect();
+    let shown: Vec<Value> = found.iter().map(|record| view::record(record, TextLength::Cut(SHOWN))).collect();
     let message = match shown.len() {
         0 => format!("no {} found", which.name()),
         1 => format!("1 {}", which.name()),
         many => format!("{many} {}s", which.name()),
     };
-    let reply = Reply::said(message).with("count", shown.len()).with("records", shown);
+    let reply = MemoryToolReply::with_message(message).with("count", shown.len()).with("records", shown);
     Ok(reply.warn(rooms.warning))
 }
 
-async fn by_id(memory: &Memory, id: &str, which: Which) -> Outcome<Reply> {
+async fn by_id(memory: &Memory, id: &str, which: RecordSelection) -> MemoryResult<MemoryToolReply> {
     let found = memory.store.record(id).await?;
     let found = found.filter(|record| record.is_readable() && which.kinds().contains(&record.kind));
     let Some(record) = found else {
         // The same answer for what was never there and for what waits or was rejected.
-        return Err(Stop::not_found(format!("there is no {} of that id", which.name())));
+        return Err(MemoryError::not_found(format!("there is no {} of that id", which.name())));
     };
     let links: Vec<Value> = memory.store.links_of(id).await?.iter().map(view::link).collect();
-    let shown = view::record(&record, Length::Whole);
-    Ok(Reply::said(format!("{} {}", record.kind, record.id))
+    let shown = view::record(&record, TextLength::Whole);
+    Ok(MemoryToolReply::with_message(format!("{} {}", record.kind, record.id))
         .with("count", 1)
         .with("record", shown.clone())
         .with("records", vec![shown])
@@ -99,7 +102,7 @@ async fn by_id(memory: &Memory, id: &str, which: Which) -> Outcome<Reply> {
 }
 
 /// The places that hold where something is asked, nearest first: file → room → palace.
-pub(crate) fn chain(scope: Scope, path: &str, rooms: &Rooms) -> Vec<(Scope, String)> {
+pub(crate) fn chain(scope: Scope, path: &str, rooms: &ProjectRooms) -> Vec<(Scope, String)> {
     let palace = (Scope::Palace, String::new());
     match scope {
         Scope::Palace => vec![palace],
@@ -120,9 +123,9 @@ pub async fn search(
     places: &[(Scope, String)],
     query: Option<&str>,
     limit: u32,
-) -> Outcome<Vec<Record>> {
-    let asked = query.map(words::asked);
-    let mut found = match &asked {
+) -> MemoryResult<Vec<MemoryRecord>> {
+    let query_terms = query.map(words::query_terms);
+    let mut found = match &query_terms {
         None => {
             let query = RecordQuery {
                 kinds: kinds.to_vec(),
@@ -140,7 +143,7 @@ pub async fn search(
     };
     let nearness: HashMap<(Scope, &str), usize> =
         places.iter().enumerate().map(|(at, (scope, path))| ((*scope, path.as_str()), at)).collect();
-    let near = |record: &Record| nearness.get(&(record.body.scope, record.body.path.as_str())).copied();
+    let near = |record: &MemoryRecord| nearness.get(&(record.body.scope, record.body.path.as_str())).copied();
     found.sort_by(|(left_rank, left), (right_rank, right)| {
         near(left)
             .cmp(&near(right))
@@ -158,7 +161,7 @@ pub(crate) async fn candidates(
     kinds: &[RecordKind],
     places: &[(Scope, String)],
     terms: &[String],
-) -> Outcome<Vec<Record>> {
+) -> MemoryResult<Vec<MemoryRecord>> {
     let ask = |terms: Terms, limit: u32| RecordQuery {
         kinds: kinds.to_vec(),
         places: places.to_vec(),
@@ -179,7 +182,7 @@ pub(crate) async fn candidates(
 }
 
 /// How well a record fits the words: in the text, in the labels, in the reasons, in this order.
-fn rank(record: &Record, asked: &[String]) -> u32 {
+fn rank(record: &MemoryRecord, query_terms: &[String]) -> u32 {
     let body = &record.body;
     let weighted: [(String, u32); 4] = [
         (body.content.chars().take(RANKED_CHARS).collect(), 10),
@@ -187,14 +190,14 @@ fn rank(record: &Record, asked: &[String]) -> u32 {
         (body.rationale.chars().take(RANKED_CHARS).collect(), 5),
         (body.context.chars().take(RANKED_CHARS).collect(), 3),
     ];
-    weighted.iter().map(|(text, weight)| matches(text, asked) * weight).sum()
+    weighted.iter().map(|(text, weight)| matches(text, query_terms) * weight).sum()
 }
 
 /// How many of the words a text has.
-pub(crate) fn matches(text: &str, asked: &[String]) -> u32 {
+pub(crate) fn matches(text: &str, query_terms: &[String]) -> u32 {
     if text.is_empty() {
         return 0;
     }
     let terms: HashSet<String> = words::terms(text).into_iter().collect();
-    u32::try_from(asked.iter().filter(|term| terms.contains(*term)).count()).unwrap_or(u32::MAX)
+    u32::try_from(query_terms.iter().filter(|term| terms.contains(*term)).count()).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
-//! The project's rooms, from `rooms.toml`: names, globs, summaries, entry points. Read anew when asked, so that an edit
-//! counts at once; a file that can't be read is said, and the memory works without rooms.
+//! The project's rooms, from `rooms.toml`: names, globs, summaries, entry points. Read at each request; a file that can't be read is a
+//! warning, and the memory works without rooms.
 
 use std::path::Path;
 
@@ -8,24 +8,18 @@ use serde::Deserialize;
 
 /// Where rooms are described, first one found.
 const FILES: [&str; 2] = ["rooms.toml", ".countersign/rooms.toml"];
-/// The largest description that is read.
 const LARGEST: u64 = 1024 * 1024;
 
-/// A room.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
-    /// Its name.
+pub(crate) struct ProjectRoom {
     pub(crate) name: String,
-    /// What it is about.
     pub(crate) summary: String,
-    /// Which files belong to it.
     pub(crate) files: Vec<String>,
-    /// Where to begin reading.
     pub(crate) entry_points: Vec<String>,
     globs: GlobSet,
 }
 
-impl Room {
+impl ProjectRoom {
     /// Whether a path of the project belongs to it.
     pub(crate) fn holds(&self, path: &str) -> bool {
         self.globs.is_match(path) || self.entry_points.iter().any(|entry| entry == path)
@@ -34,23 +28,22 @@ impl Room {
 
 /// All rooms of a project, in the order they are described.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rooms {
-    /// The rooms.
-    pub(crate) all: Vec<Room>,
+pub(crate) struct ProjectRooms {
+    pub(crate) all: Vec<ProjectRoom>,
     /// What could not be read, in a line.
     pub(crate) warning: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Page {
+struct RoomsFile {
     #[serde(default)]
-    rooms: Vec<Described>,
+    rooms: Vec<RoomEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Described {
+struct RoomEntry {
     name: String,
     #[serde(default)]
     summary: String,
@@ -60,8 +53,7 @@ struct Described {
     entry_points: Vec<String>,
 }
 
-impl Rooms {
-    /// Reads the rooms of a project.
+impl ProjectRooms {
     pub(crate) fn read(folder: &Path) -> Self {
         for name in FILES {
             let path = folder.join(name);
@@ -85,11 +77,11 @@ impl Rooms {
     }
 
     fn parse(name: &str, text: &str) -> Self {
-        let page: Page = match toml::from_str(text) {
+        let page: RoomsFile = match toml::from_str(text) {
             Ok(page) => page,
             Err(error) => return Self::unread(name, error.message()),
         };
-        let mut all: Vec<Room> = Vec::new();
+        let mut all: Vec<ProjectRoom> = Vec::new();
         for described in page.rooms {
             if described.name.trim().is_empty() || all.iter().any(|room| room.name == described.name) {
                 return Self::unread(name, "each room needs a name of its own");
@@ -104,19 +96,18 @@ impl Rooms {
             let Ok(globs) = globs.build() else {
                 return Self::unread(name, &format!("room `{}`: its globs are too many", described.name));
             };
-            let Described { name, summary, files, entry_points } = described;
-            all.push(Room { name, summary, files, entry_points, globs });
+            let RoomEntry { name, summary, files, entry_points } = described;
+            all.push(ProjectRoom { name, summary, files, entry_points, globs });
         }
         Self { all, warning: None }
     }
 
     /// The first room a file belongs to.
-    pub(crate) fn of_file(&self, path: &str) -> Option<&Room> {
+    pub(crate) fn of_file(&self, path: &str) -> Option<&ProjectRoom> {
         self.all.iter().find(|room| room.holds(path))
     }
 
-    /// A room by its name.
-    pub(crate) fn named(&self, name: &str) -> Option<&Room> {
+    pub(crate) fn named(&self, name: &str) -> Option<&ProjectRoom> {
         self.all.iter().find(|room| room.name == name)
     }
 }
@@ -127,7 +118,7 @@ mod tests {
 
     #[test]
     fn rooms_are_read_or_said_to_be_unreadable() {
-        let rooms = Rooms::parse(
+        let rooms = ProjectRooms::parse(
             "rooms.toml",
             "[[rooms]]\nname = \"auth\"\nsummary = \"Sign-in\"\nfiles = [\"src/auth/**\"]\nentry_points = [\"src/login.rs\"]\n",
         );
@@ -135,7 +126,7 @@ mod tests {
         assert_eq!(rooms.of_file("src/login.rs").map(|room| room.name.as_str()), Some("auth"));
         assert!(rooms.of_file("src/other.rs").is_none());
         for bad in ["rooms = 3", "[[rooms]]\nnam = \"x\"", "[[rooms]]\nname = \"x\"\nfiles = [\"[\"]"] {
-            assert!(Rooms::parse("rooms.toml", bad).warning.is_some(), "{bad}");
+            assert!(ProjectRooms::parse("rooms.toml", bad).warning.is_some(), "{bad}");
         }
     }
 }

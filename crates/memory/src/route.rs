@@ -3,18 +3,17 @@
 
 use std::collections::HashSet;
 
-use countersign_core::memory::{RecordKind, Scope};
-use countersign_store::memory::Record;
+use countersign_policy::memory::{RecordKind, Scope};
+use countersign_store::memory::MemoryRecord;
 use serde_json::{Map, Value, json};
 
 use crate::Memory;
-use crate::arguments::{Given, LONGEST_TEXT};
+use crate::arguments::{LONGEST_TEXT, MemoryArguments};
+use crate::error::{MemoryResult, MemoryToolReply};
 use crate::recall::{candidates, chain, matches};
-use crate::rooms::Rooms;
-use crate::stop::{Outcome, Reply};
+use crate::rooms::ProjectRooms;
 use crate::words;
 
-/// The version of the rule below.
 const RULE: &str = "v1.0";
 /// How many nodes a route has at most.
 const MOST: usize = 10;
@@ -23,7 +22,7 @@ const SURE: u32 = 700;
 
 /// One thing to read. Scores are in thousandths, so that they add up the same everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Node {
+struct RouteNode {
     kind: &'static str,
     id: String,
     score: u32,
@@ -31,10 +30,10 @@ struct Node {
 }
 
 /// The tool `get_route`.
-pub(crate) async fn get_route(memory: &Memory, given: &Given<'_>) -> Outcome<Reply> {
+pub(crate) async fn get_route(memory: &Memory, given: &MemoryArguments<'_>) -> MemoryResult<MemoryToolReply> {
     let intent = given.required("intent", LONGEST_TEXT)?;
     let (scope, path) = given.place()?.unwrap_or((Scope::Palace, String::new()));
-    let asked = words::asked(intent);
+    let query_terms = words::query_terms(intent);
     let rooms = memory.rooms();
     // The palace is everything in it; a file or a room is what holds there.
     let places = match scope {
@@ -42,26 +41,31 @@ pub(crate) async fn get_route(memory: &Memory, given: &Given<'_>) -> Outcome<Rep
         Scope::File | Scope::Room => chain(scope, &path, &rooms),
     };
     let kinds = [RecordKind::Decision, RecordKind::Learning];
-    let records = if asked.is_empty() {
+    let records = if query_terms.is_empty() {
         Vec::new()
     } else {
-        candidates(&memory.store, &kinds, &places, &asked).await?
+        candidates(&memory.store, &kinds, &places, &query_terms).await?
     };
-    let mut nodes = of_rooms(&rooms, &asked);
-    nodes.extend(records.iter().filter_map(|record| of_record(record, &asked)));
+    let mut nodes = of_rooms(&rooms, &query_terms);
+    nodes.extend(records.iter().filter_map(|record| of_record(record, &query_terms)));
     if scope == Scope::File {
-        nodes.push(Node { kind: "file", id: path, score: 500, reason: "it is the file asked about".into() });
+        nodes.push(RouteNode {
+            kind: "file",
+            id: path,
+            score: 500,
+            reason: "it is the file asked about".into(),
+        });
     }
     let nodes = best(nodes);
     let shown: Vec<Value> = nodes.iter().enumerate().map(|(at, node)| show(at + 1, node)).collect();
-    Ok(Reply::said(format!("{} to read, in this order", shown.len()))
+    Ok(MemoryToolReply::with_message(format!("{} to read, in this order", shown.len()))
         .with("meta", json!({"rule_version": RULE, "node_count": shown.len()}))
         .with("nodes", shown)
         .warn(rooms.warning.clone()))
 }
 
 /// Each thing once, the best first; of equals by name.
-fn best(mut nodes: Vec<Node>) -> Vec<Node> {
+fn best(mut nodes: Vec<RouteNode>) -> Vec<RouteNode> {
     nodes.sort_by(|left, right| {
         right.score.cmp(&left.score).then(left.id.cmp(&right.id)).then(left.kind.cmp(right.kind))
     });
@@ -71,17 +75,17 @@ fn best(mut nodes: Vec<Node>) -> Vec<Node> {
     nodes
 }
 
-fn of_rooms(rooms: &Rooms, asked: &[String]) -> Vec<Node> {
+fn of_rooms(rooms: &ProjectRooms, query_terms: &[String]) -> Vec<RouteNode> {
     let mut nodes = Vec::new();
     for room in &rooms.all {
-        let (name, summary) = (matches(&room.name, asked), matches(&room.summary, asked));
+        let (name, summary) = (matches(&room.name, query_terms), matches(&room.summary, query_terms));
         let score = name * 1000 + summary * 500;
         if score == 0 {
             continue;
         }
         let reason = format!("room: {name} of your words in its name, {summary} in its summary");
-        nodes.push(Node { kind: "room", id: room.name.clone(), score, reason });
-        nodes.extend(room.entry_points.iter().map(|entry| Node {
+        nodes.push(RouteNode { kind: "room", id: room.name.clone(), score, reason });
+        nodes.extend(room.entry_points.iter().map(|entry| RouteNode {
             kind: "file",
             id: entry.clone(),
             score: score * 8 / 10,
@@ -91,11 +95,11 @@ fn of_rooms(rooms: &Rooms, asked: &[String]) -> Vec<Node> {
     nodes
 }
 
-fn of_record(record: &Record, asked: &[String]) -> Option<Node> {
-    let content = matches(&record.body.content, asked);
+fn of_record(record: &MemoryRecord, query_terms: &[String]) -> Option<RouteNode> {
+    let content = matches(&record.body.content, query_terms);
     let (kind, score, reason) = match record.kind {
         RecordKind::Decision => {
-            let rationale = matches(&record.body.rationale, asked);
+            let rationale = matches(&record.body.rationale, query_terms);
             let reason = format!("decision: {content} of your words in it, {rationale} in its rationale");
             ("decision", content * 800 + rationale * 300, reason)
         }
@@ -105,11 +109,11 @@ fn of_record(record: &Record, asked: &[String]) -> Option<Node> {
         }
         RecordKind::Learning | RecordKind::Idea => return None,
     };
-    (score > 0).then(|| Node { kind, id: record.id.clone(), score, reason })
+    (score > 0).then(|| RouteNode { kind, id: record.id.clone(), score, reason })
 }
 
 /// A node with the call that fetches it: `fetch_ref` for readers, `fetch` for programs.
-fn show(order: usize, node: &Node) -> Value {
+fn show(order: usize, node: &RouteNode) -> Value {
     let (fetch_ref, tool, argument) = match node.kind {
         "room" => ("explore_rooms".to_owned(), "explore_rooms", "room"),
         "decision" => (format!("recall_decisions --id {}", node.id), "recall_decisions", "id"),
@@ -134,7 +138,8 @@ mod tests {
 
     #[test]
     fn the_best_comes_first_and_equals_by_name() {
-        let node = |id: &str, score| Node { kind: "decision", id: id.into(), score, reason: String::new() };
+        let node =
+            |id: &str, score| RouteNode { kind: "decision", id: id.into(), score, reason: String::new() };
         let mut many = vec![node("b", 800), node("a", 800), node("c", 1600), node("a", 800)];
         many.extend((0..20).map(|number| node(&format!("z{number:02}"), 300)));
         let ids: Vec<String> = best(many).into_iter().map(|node| node.id).collect();

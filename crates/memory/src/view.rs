@@ -1,20 +1,18 @@
 //! Records and proposals as JSON: the same names everywhere they are shown.
 
-use countersign_core::memory::RecordKind;
-use countersign_store::memory::{Conflict, Link, Proposal, Record};
+use countersign_policy::memory::RecordKind;
+use countersign_store::memory::{MemoryRecord, Proposal, RecordLink, SessionConflict};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 /// How much of a text is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// All of it.
+pub enum TextLength {
     Whole,
     /// The beginning: at most this many characters.
     Cut(usize),
 }
 
-/// A moment as envelopes say it.
 pub(crate) fn time(at: Timestamp) -> Value {
     at.to_string().into()
 }
@@ -24,18 +22,17 @@ fn thousandths(number: u32) -> Value {
 }
 
 /// A text of at most so many characters, and whether some was left out.
-pub(crate) fn cut(text: &str, length: Length) -> (String, bool) {
+pub(crate) fn cut(text: &str, length: TextLength) -> (String, bool) {
     match length {
-        Length::Cut(most) if text.chars().nth(most).is_some() => {
+        TextLength::Cut(most) if text.chars().nth(most).is_some() => {
             let kept: String = text.chars().take(most.saturating_sub(3)).collect();
             (format!("{kept}..."), true)
         }
-        Length::Whole | Length::Cut(_) => (text.to_owned(), false),
+        TextLength::Whole | TextLength::Cut(_) => (text.to_owned(), false),
     }
 }
 
-/// A record.
-pub fn record(record: &Record, length: Length) -> Value {
+pub fn record(record: &MemoryRecord, length: TextLength) -> Value {
     let mut out = Map::new();
     let body = &record.body;
     let (content, truncated) = cut(&body.content, length);
@@ -90,7 +87,7 @@ pub fn proposal(proposal: &Proposal) -> Value {
         "tags": body.tags,
         "scope": body.scope,
         "scope_path": body.path,
-        "authority": countersign_core::memory::Authority::Proposed,
+        "authority": countersign_policy::memory::RecordAuthority::Proposed,
         "status": proposal.status,
         "source": proposal.source,
         "proposed_by": proposal.principal,
@@ -117,8 +114,7 @@ pub(crate) fn confidence(thousands: u32) -> Value {
     thousandths(thousands)
 }
 
-/// A link.
-pub(crate) fn link(link: &Link) -> Value {
+pub(crate) fn link(link: &RecordLink) -> Value {
     json!({
         "id": link.id,
         "source_id": link.source_id,
@@ -128,7 +124,7 @@ pub(crate) fn link(link: &Link) -> Value {
 }
 
 /// Another session at work on a path.
-pub(crate) fn conflict(conflict: &Conflict) -> Value {
+pub(crate) fn conflict(conflict: &SessionConflict) -> Value {
     json!({
         "session_id": conflict.session_id,
         "agent_type": conflict.agent_type,
@@ -145,7 +141,7 @@ mod tests {
     #[test]
     fn texts_are_cut_between_characters() {
         let check = |text: &str, most: usize, expect: &str| {
-            assert_eq!(cut(text, Length::Cut(most)).0, expect);
+            assert_eq!(cut(text, TextLength::Cut(most)).0, expect);
         };
         check("abcdef", 6, "abcdef");
         check("abcdefg", 6, "abc...");

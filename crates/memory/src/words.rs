@@ -7,7 +7,6 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-/// No term is longer.
 const LONGEST: usize = 60;
 
 /// Words that say nothing about what is looked for.
@@ -19,21 +18,22 @@ const EMPTY: &[&str] = &[
 
 /// Which side of a search a text is on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum SearchSide {
     Kept,
     Asked,
 }
 
 /// The terms a text is found by, each once, in the order they come.
 pub fn terms(text: &str) -> Vec<String> {
-    collect(text, Side::Kept)
+    collect(text, SearchSide::Kept)
 }
 
 /// The terms somebody asks for: without words that say nothing, unless there are no others. At most sixteen.
-pub fn asked(text: &str) -> Vec<String> {
-    let all = collect(text, Side::Asked);
-    let telling: Vec<String> = all.iter().filter(|term| !EMPTY.contains(&term.as_str())).cloned().collect();
-    let mut chosen = if telling.is_empty() { all } else { telling };
+pub fn query_terms(text: &str) -> Vec<String> {
+    let all = collect(text, SearchSide::Asked);
+    let telling_words: Vec<String> =
+        all.iter().filter(|term| !EMPTY.contains(&term.as_str())).cloned().collect();
+    let mut chosen = if telling_words.is_empty() { all } else { telling_words };
     chosen.truncate(16);
     chosen
 }
@@ -49,7 +49,7 @@ pub fn of_record(content: &str, rationale: &str, context: &str, tags: &[String])
     all.join(" ")
 }
 
-fn collect(text: &str, side: Side) -> Vec<String> {
+fn collect(text: &str, side: SearchSide) -> Vec<String> {
     let stemmer = Stemmer::create(Algorithm::English);
     let mut out = Vec::new();
     let mut seen = HashSet::new();
@@ -65,7 +65,7 @@ fn collect(text: &str, side: Side) -> Vec<String> {
         }
         let folded: String = run.nfkd().filter(|c| !is_combining_mark(*c)).collect();
         let parts = parts(&folded);
-        if parts.len() > 1 && side == Side::Kept && folded.is_ascii() {
+        if parts.len() > 1 && side == SearchSide::Kept && folded.is_ascii() {
             add(&folded.to_lowercase());
         }
         parts.iter().for_each(|part| add(&part.to_lowercase()));
@@ -114,7 +114,7 @@ mod tests {
     fn what_is_asked_meets_what_is_kept() {
         let check = |kept: &str, query: &str| {
             let kept = terms(kept);
-            assert!(asked(query).iter().all(|term| kept.contains(term)), "{query}: {kept:?}");
+            assert!(query_terms(query).iter().all(|term| kept.contains(term)), "{query}: {kept:?}");
         };
         check("We deploy with Terraform", "deploying terraform");
         check("Café opening hours", "CAFE");
@@ -133,7 +133,7 @@ mod tests {
                 assert!(term.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()), "{term}");
             }
         }
-        assert!(asked("the of and").len() == 3, "words that say nothing are better than none");
-        assert!(asked("***").is_empty());
+        assert!(query_terms("the of and").len() == 3, "words that say nothing are better than none");
+        assert!(query_terms("***").is_empty());
     }
 }

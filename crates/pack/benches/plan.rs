@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use countersign_pack::desired::Selection;
+use countersign_pack::desired_state::ProfileSelection;
 use countersign_pack::manifest::Target;
-use countersign_pack::place::Place;
-use countersign_pack::records::{self, Record, RecordedFile};
+use countersign_pack::place::PackEnvironment;
+use countersign_pack::records::{self, RecordedFile, TargetManifest};
 use countersign_pack::survey::survey;
-use countersign_pack::system::Real;
+use countersign_pack::system::RealFileSystem;
 
 const MANIFEST: &str = "version: 1
 profiles: { default: { include_tags: [base] } }
@@ -34,8 +34,8 @@ fn main() {
 fn measure(files: usize) {
     let room = tempfile::tempdir().unwrap();
     let place = prepare(room.path(), files);
-    let selection = Selection { profile: "default".into(), target: "all".into() };
-    let take = || survey(&place, &selection, &Real, jiff::Timestamp::now()).unwrap();
+    let selection = ProfileSelection { profile: "default".into(), target: "all".into() };
+    let take = || survey(&place, &selection, &RealFileSystem, jiff::Timestamp::now()).unwrap();
     // The files as a deployment would leave them: copied, since syncing each is not what is measured here.
     let before = take();
     assert_eq!(before.plan.changes.len(), files + 1);
@@ -49,7 +49,7 @@ fn measure(files: usize) {
         managed_files.push(RecordedFile { path, sha256, module_ids: output.module_ids.clone() });
     }
     let (generated_at, tool) = (String::new(), "codex".to_owned());
-    let record = Record { schema_version: 1, generated_at, tool, snapshot_id: None, managed_files };
+    let record = TargetManifest { schema_version: 1, generated_at, tool, snapshot_id: None, managed_files };
     std::fs::write(records::path_in(&skills, Target::Codex), record.text()).unwrap();
     drop(before);
     let project = room.path().join("project");
@@ -71,7 +71,7 @@ fn measure(files: usize) {
     println!("{files:>7}  {plan:>10.1?}  {status:>10.1?}  {ratio:>6.2}  {:>9}", peak());
 }
 
-fn prepare(room: &Path, files: usize) -> Place {
+fn prepare(room: &Path, files: usize) -> PackEnvironment {
     let write = |name: &str, text: &str| {
         let path = room.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -84,7 +84,7 @@ fn prepare(room: &Path, files: usize) -> Place {
         write(&format!("repo/modules/big/d{:03}/f{file}.md", file / 100), &text);
     }
     std::fs::create_dir_all(room.join("project")).unwrap();
-    Place {
+    PackEnvironment {
         home: room.join("home"),
         pack_home: room.join("pack"),
         repo: room.join("repo"),

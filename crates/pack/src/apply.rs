@@ -1,5 +1,5 @@
-//! Applying: stage everything, write down what will happen, then do it file by file, each compared with what was planned.
-//! Chooses nothing. What can't be finished is undone; what a crash left half done is finished or undone at the next start.
+//! Applying: stages everything, writes the journal, then changes file by file, each compared with the plan. Undoes what can't be
+//! finished; a crash is recovered at the next start.
 
 mod journal;
 mod recover;
@@ -11,41 +11,42 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 
-pub use journal::{Journal, Step};
-pub use recover::{Recovery, recover};
-pub use stage::{Edit, Work, stage};
+pub(crate) use journal::{ApplyJournal, JournalStep};
+pub(crate) use recover::{ApplyRecovery, recover};
+pub(crate) use stage::{ApplyJob, StagedEdit, stage};
 
-use crate::actual::{Checked, no_links};
+use crate::actual_state::{CheckedFolders, no_links};
+use crate::error::{PackError, PackResult, shown};
 use crate::snapshot;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Body, Found, System};
-use crate::targets::{Extras, Root};
+use crate::system::{self, FileSystem, PathStatus, WriteSource};
+use crate::targets::{ExtraFiles, TargetRoot};
 
-/// What an apply did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// The snapshot to go back to.
+pub struct ApplyResult {
     pub snapshot_id: String,
     /// How many files it wrote or removed.
     pub files: usize,
 }
 
-/// Stages, writes down and carries out.
-pub fn apply(
-    work: Work<'_>,
+pub(crate) fn apply(
+    work: ApplyJob<'_>,
     snapshots: &Path,
-    system: &dyn System,
+    system: &dyn FileSystem,
     now: jiff::Timestamp,
-) -> Outcome<Applied> {
+) -> PackResult<ApplyResult> {
     let journal = stage(work, snapshots, system, now)?;
     carry_out(&journal, snapshots, system)
 }
 
 /// Does what a journal says. If a step can't be done, those before it are undone.
-pub fn carry_out(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<Applied> {
+pub(crate) fn carry_out(
+    journal: &ApplyJournal,
+    snapshots: &Path,
+    system: &dyn FileSystem,
+) -> PackResult<ApplyResult> {
     for (index, step) in journal.steps.iter().enumerate() {
         if let Err(stop) = put(step, journal, system) {
             let (done, not_done) = journal.steps.split_at(index);
@@ -54,56 +55,59 @@ pub fn carry_out(journal: &Journal, snapshots: &Path, system: &dyn System) -> Ou
     }
     finish(journal, snapshots, system)?;
     let files = journal.steps.iter().filter(|step| !step.is_record).count();
-    Ok(Applied { snapshot_id: journal.snapshot.id.clone(), files })
+    Ok(ApplyResult { snapshot_id: journal.snapshot.id.clone(), files })
 }
 
 /// Makes names durable, writes the snapshot, and forgets the journal.
-fn finish(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<()> {
+fn finish(journal: &ApplyJournal, snapshots: &Path, system: &dyn FileSystem) -> PackResult<()> {
     sync_folders(journal, system)?;
     let path = snapshot::file(snapshots, &journal.snapshot.id);
     let text = snapshot::text(&journal.snapshot)?;
-    system::write_whole(system, &path, text.as_bytes()).map_err(|error| Stop::io("write", &path, &error))?;
+    system::write_whole(system, &path, text.as_bytes())
+        .map_err(|error| PackError::io("write", &path, &error))?;
     journal.forget(snapshots, system)
 }
 
-fn sync_folders(journal: &Journal, system: &dyn System) -> Outcome<()> {
+fn sync_folders(journal: &ApplyJournal, system: &dyn FileSystem) -> PackResult<()> {
     let folders: BTreeSet<&Path> = journal.steps.iter().filter_map(|step| step.path.parent()).collect();
     for folder in folders {
-        if system.look(folder).map_err(|error| Stop::io("read", folder, &error))? == Found::Folder {
-            system.sync_folder(folder).map_err(|error| Stop::io("sync", folder, &error))?;
+        if system.path_status(folder).map_err(|error| PackError::io("read", folder, &error))?
+            == PathStatus::Folder
+        {
+            system.sync_folder(folder).map_err(|error| PackError::io("sync", folder, &error))?;
         }
     }
     Ok(())
 }
 
 /// One step: compared with what was planned for, and only then done.
-fn put(step: &Step, journal: &Journal, system: &dyn System) -> Outcome<()> {
-    let io = |doing: &'static str| move |error: io::Error| Stop::io(doing, &step.path, &error);
-    let root = Root {
+fn put(step: &JournalStep, journal: &ApplyJournal, system: &dyn FileSystem) -> PackResult<()> {
+    let io = |doing: &'static str| move |error: io::Error| PackError::io(doing, &step.path, &error);
+    let root = TargetRoot {
         target: step.target,
         path: step.root.clone(),
         base: step.base.clone(),
-        extras: Extras::Ignored,
+        extras: ExtraFiles::Ignored,
     };
-    no_links(system, &root, &step.path, &mut Checked::default())?;
+    no_links(system, &root, &step.path, &mut CheckedFolders::default())?;
     let Some(after) = step.after else {
         compare(step, system)?;
         return system.remove(&step.path).map_err(io("remove"));
     };
     if let Some(folder) = step.path.parent() {
-        system::make_folders(system, folder).map_err(|error| Stop::io("make", folder, &error))?;
+        system::make_folders(system, folder).map_err(|error| PackError::io("make", folder, &error))?;
     }
     let staged = journal.staged(step);
     let written = (|| {
-        if system.look(&step.temporary)? != Found::Missing {
+        if system.path_status(&step.temporary)? != PathStatus::Missing {
             system.remove(&step.temporary)?;
         }
-        system.write_new(&step.temporary, Body::CopyOf(&staged), step.access)?;
+        system.write_new(&step.temporary, WriteSource::CopyOf(&staged), step.access)?;
         system::digest(system, &step.temporary)
     })();
     let written = written.map_err(io("write"))?;
     if written != after {
-        return Err(Stop::broken(
+        return Err(PackError::broken(
             format!("write `{}`", shown(&step.path)),
             "what was staged for it has changed",
         ));
@@ -119,13 +123,13 @@ fn put(step: &Step, journal: &Journal, system: &dyn System) -> Outcome<()> {
 }
 
 /// Whether a file is still what was planned for.
-fn compare(step: &Step, system: &dyn System) -> Outcome<()> {
-    let now =
-        system::digest_if_there(system, &step.path).map_err(|error| Stop::io("read", &step.path, &error))?;
+fn compare(step: &JournalStep, system: &dyn FileSystem) -> PackResult<()> {
+    let now = system::digest_if_there(system, &step.path)
+        .map_err(|error| PackError::io("read", &step.path, &error))?;
     if now == step.before { Ok(()) } else { Err(drifted(step, now)) }
 }
 
-fn drifted(step: &Step, now: Option<Digest>) -> Stop {
+fn drifted(step: &JournalStep, now: Option<Digest>) -> PackError {
     let message = format!("`{}` changed after it was planned", shown(&step.path));
     Refusal::new(Code::ApplyDrifted, message)
         .with("path", shown(&step.path))
@@ -136,25 +140,25 @@ fn drifted(step: &Step, now: Option<Digest>) -> Stop {
 
 /// Undoes the steps that were done and says what became of each.
 fn back_out(
-    journal: &Journal,
-    done: &[Step],
-    not_done: &[Step],
-    stop: Stop,
+    journal: &ApplyJournal,
+    done: &[JournalStep],
+    not_done: &[JournalStep],
+    stop: PackError,
     snapshots: &Path,
-    system: &dyn System,
-) -> Stop {
-    let names = |steps: &[&Step]| -> Vec<String> {
+    system: &dyn FileSystem,
+) -> PackError {
+    let names = |steps: &[&JournalStep]| -> Vec<String> {
         steps.iter().filter(|step| !step.is_record).map(|step| shown(&step.path)).collect()
     };
-    let not_done: Vec<&Step> = not_done.iter().collect();
+    let not_done: Vec<&JournalStep> = not_done.iter().collect();
     match undo(journal, snapshots, system) {
         Ok(left) => {
-            let (kept, undone): (Vec<&Step>, Vec<&Step>) =
+            let (kept, undone): (Vec<&JournalStep>, Vec<&JournalStep>) =
                 done.iter().partition(|step| left.contains(&step.path));
             stop.with("done", names(&kept)).with("undone", names(&undone)).with("not_done", names(&not_done))
         }
         Err(fault) => {
-            let done: Vec<&Step> = done.iter().collect();
+            let done: Vec<&JournalStep> = done.iter().collect();
             stop.with("done", names(&done))
                 .with("not_done", names(&not_done))
                 .with("undo", format!("{fault}; the next start tries again"))
@@ -164,10 +168,10 @@ fn back_out(
 
 /// Puts back what was there before every step, wherever our content still is. Gives back the files that somebody changed since
 /// and that are left alone.
-fn undo(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<Vec<PathBuf>> {
+fn undo(journal: &ApplyJournal, snapshots: &Path, system: &dyn FileSystem) -> PackResult<Vec<PathBuf>> {
     let mut left = Vec::new();
     for step in journal.steps.iter().rev() {
-        let io = |error: io::Error| Stop::io("restore", &step.path, &error);
+        let io = |error: io::Error| PackError::io("restore", &step.path, &error);
         drop_temporary(step, system).map_err(io)?;
         let now = match system::digest_if_there(system, &step.path) {
             Ok(now) => now,
@@ -190,7 +194,11 @@ fn undo(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<Vec
                 let folder = step.path.parent().unwrap_or(Path::new("."));
                 system::make_folders(system, folder).map_err(io)?;
                 system
-                    .write_new(&step.temporary, Body::CopyOf(&journal.backup(step)), step.before_access)
+                    .write_new(
+                        &step.temporary,
+                        WriteSource::CopyOf(&journal.backup(step)),
+                        step.before_access,
+                    )
                     .map_err(io)?;
                 system.replace(&step.temporary, &step.path).map_err(io)?;
             }
@@ -202,7 +210,7 @@ fn undo(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<Vec
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            Err(error) => return Err(Stop::io("remove", folder, &error)),
+            Err(error) => return Err(PackError::io("remove", folder, &error)),
         }
     }
     sync_folders(journal, system)?;
@@ -211,10 +219,10 @@ fn undo(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<Vec
     Ok(left)
 }
 
-fn drop_temporary(step: &Step, system: &dyn System) -> io::Result<()> {
-    match system.look(&step.temporary)? {
-        Found::Missing => Ok(()),
-        Found::File(_) | Found::Link => system.remove(&step.temporary),
-        Found::Folder | Found::Other => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+fn drop_temporary(step: &JournalStep, system: &dyn FileSystem) -> io::Result<()> {
+    match system.path_status(&step.temporary)? {
+        PathStatus::Missing => Ok(()),
+        PathStatus::File(_) | PathStatus::Link => system.remove(&step.temporary),
+        PathStatus::Folder | PathStatus::Other => Err(io::Error::from(io::ErrorKind::InvalidInput)),
     }
 }

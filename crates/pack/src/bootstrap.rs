@@ -1,31 +1,29 @@
-//! Operator assets: a skill and slash commands that teach agents to use the pack. Put into a target's folders and recorded there like
-//! everything else that is ours; a deployment leaves them alone.
+//! Operator assets: a skill and slash commands that teach agents to use the pack. Installed into a target's folders and recorded
+//! there like any other file of ours; a deployment leaves them alone.
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 
-use crate::actual;
-use crate::desired::{self, Output, Selection, key};
-use crate::digests::Digests;
-use crate::manifest::{Manifest, Scope, Target};
-use crate::place::{Place, Project};
+use crate::actual_state;
+use crate::desired_state::{self, OutputFile, ProfileSelection, key};
+use crate::digests::DigestCache;
+use crate::error::PackResult;
+use crate::manifest::{Manifest, Target, TargetScope};
+use crate::place::{PackEnvironment, Project};
 use crate::plan;
-use crate::render::Content;
+use crate::render::FileContent;
 use crate::snapshot::SnapshotKind;
-use crate::stop::Outcome;
-use crate::survey::Survey;
-use crate::system::System;
-use crate::targets::Root;
+use crate::survey::DeploymentSurvey;
+use crate::system::FileSystem;
+use crate::targets::TargetRoot;
 
-/// Whose files these are, in manifests.
 pub const OPERATOR: &str = "bootstrap:operator";
 
 const SKILL: &str = include_str!("bootstrap/skill.md");
 const COMMAND: &str = include_str!("bootstrap/command.md");
-/// The folder of the skill.
 const SKILL_FILE: &str = "agentpack-operator/SKILL.md";
 
 /// A slash command: its name, what it is for, what it runs, what to do with the answer.
-struct Slash {
+struct SlashCommand {
     name: &'static str,
     about: &'static str,
     runs: &'static str,
@@ -33,64 +31,64 @@ struct Slash {
     changes: bool,
 }
 
-const COMMANDS: [Slash; 9] = [
-    Slash {
+const COMMANDS: [SlashCommand; 9] = [
+    SlashCommand {
         name: "ap-doctor",
         about: "Check the folders agent assets are deployed to",
         runs: "doctor --json",
         then: "Name each folder with an issue and its suggestion.",
         changes: false,
     },
-    Slash {
+    SlashCommand {
         name: "ap-update",
         about: "Pin and fetch the modules",
         runs: "update --yes --json",
         then: "Say what was pinned and fetched.",
         changes: true,
     },
-    Slash {
+    SlashCommand {
         name: "ap-preview",
         about: "Show what deploying would change, line by line",
         runs: "preview --diff --json",
         then: "Summarise the changes by target and show the diffs.",
         changes: false,
     },
-    Slash {
+    SlashCommand {
         name: "ap-plan",
         about: "List the files deploying would change",
         runs: "plan --json",
         then: "List the changes by target. Point out every `adopt_update`: it overwrites a file of somebody else.",
         changes: false,
     },
-    Slash {
+    SlashCommand {
         name: "ap-diff",
         about: "Show how files would change",
         runs: "diff --json",
         then: "Show the diffs, the largest first.",
         changes: false,
     },
-    Slash {
+    SlashCommand {
         name: "ap-deploy",
         about: "Apply the plan after it was shown",
         runs: "deploy --apply --yes --json",
         then: "Only after the user has seen the preview and agreed. Name the snapshot id and how to roll back.",
         changes: true,
     },
-    Slash {
+    SlashCommand {
         name: "ap-status",
         about: "Report what differs from what was deployed",
         runs: "status --json",
         then: "List the drift and follow `next_actions`.",
         changes: false,
     },
-    Slash {
+    SlashCommand {
         name: "ap-explain",
         about: "Say which module and layer is behind each change",
         runs: "explain plan --json",
         then: "Name module and overlay layer for each change.",
         changes: false,
     },
-    Slash {
+    SlashCommand {
         name: "ap-evolve",
         about: "Bring edits of deployed files back as overlays",
         runs: "evolve propose --yes --json",
@@ -100,7 +98,7 @@ const COMMANDS: [Slash; 9] = [
 ];
 
 /// The files for a root, by their names below it.
-fn assets(root: &Root) -> Vec<(String, String)> {
+fn assets(root: &TargetRoot) -> Vec<(String, String)> {
     let version = env!("CARGO_PKG_VERSION");
     let last = root.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match (root.target, last) {
@@ -115,7 +113,7 @@ fn assets(root: &Root) -> Vec<(String, String)> {
     }
 }
 
-fn written(slash: &Slash, version: &str) -> String {
+fn written(slash: &SlashCommand, version: &str) -> String {
     let guard = if slash.changes { "disable-model-invocation: true\n" } else { "" };
     COMMAND
         .replace("{{ABOUT}}", slash.about)
@@ -127,20 +125,20 @@ fn written(slash: &Slash, version: &str) -> String {
 
 /// What installing them would do: nothing else that is ours is touched.
 pub fn survey(
-    place: &Place,
-    selection: &Selection,
-    scope: Scope,
-    system: &dyn System,
+    place: &PackEnvironment,
+    selection: &ProfileSelection,
+    scope: TargetScope,
+    system: &dyn FileSystem,
     now: jiff::Timestamp,
-) -> Outcome<Survey> {
+) -> PackResult<DeploymentSurvey> {
     let (manifest, mut warnings) = Manifest::load(place)?;
     let project = Project::at(&place.project_root());
-    let mut desired = desired::bare(place, &project, &manifest, selection, system)?;
+    let mut desired = desired_state::bare(place, &project, &manifest, selection, system)?;
     for (index, root) in desired.roots.clone().iter().enumerate() {
         let wanted = if root.base == project.root { scope.project() } else { scope.user() };
         for (name, text) in if wanted { assets(root) } else { Vec::new() } {
-            let (digest, content) = (Digest::plain(text.as_bytes()), Content::Bytes(text.into_bytes()));
-            let output = Output {
+            let (digest, content) = (Digest::plain(text.as_bytes()), FileContent::Bytes(text.into_bytes()));
+            let output = OutputFile {
                 content,
                 digest,
                 module_ids: vec![OPERATOR.to_owned()],
@@ -155,8 +153,8 @@ pub fn survey(
             .push("none of the targets has operator assets: they are for codex and claude_code".to_owned());
     }
     let nanos = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
-    let mut digests = Digests::load(&place.state().join("digests"), nanos);
-    let mut actual = actual::actual(&desired, &place.snapshots(), system, &mut digests)?;
+    let mut digests = DigestCache::load(&place.state().join("digests"), nanos);
+    let mut actual = actual_state::actual(&desired, &place.snapshots(), system, &mut digests)?;
     // Everything that was deployed stays as it is.
     for (root, found) in desired.roots.iter().zip(&actual.records) {
         for (path, _, file) in found.iter().flat_map(|found| found.record.files(&root.path)) {
@@ -168,7 +166,7 @@ pub fn survey(
     }
     let plan = plan::plan(&desired, &actual);
     warnings.append(&mut actual.warnings);
-    Ok(Survey {
+    Ok(DeploymentSurvey {
         kind: SnapshotKind::Bootstrap,
         selection: selection.clone(),
         project,
@@ -181,7 +179,7 @@ pub fn survey(
 }
 
 /// Whether operator assets that were installed are those of another version.
-pub fn is_outdated(survey: &Survey) -> bool {
+pub fn is_outdated(survey: &DeploymentSurvey) -> bool {
     survey.actual.kept.iter().any(|((target, path), owners)| {
         let Some(root) = survey.desired.root_of(*target, path).filter(|_| is_operator(owners)) else {
             return false;

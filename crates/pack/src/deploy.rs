@@ -1,43 +1,42 @@
-//! Deploying: a survey's plan as work to be applied. Decides nothing beyond the plan; says who owns what afterwards.
+//! Deploying: turns a survey's plan into an apply job. Decides nothing beyond the plan.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::apply::{Applied, Edit, Work, apply};
+use crate::apply::{ApplyJob, ApplyResult, StagedEdit, apply};
+use crate::error::{PackError, PackResult};
 use crate::manifest::Target;
-use crate::place::Place;
+use crate::place::PackEnvironment;
 use crate::records::RecordedFile;
 use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotRoot};
-use crate::stop::{Outcome, Stop};
-use crate::survey::Survey;
-use crate::system::{DryRun, System};
-use crate::targets::Root;
+use crate::survey::DeploymentSurvey;
+use crate::system::{DryRun, FileSystem};
+use crate::targets::TargetRoot;
 
 /// A plan that somebody entitled to has agreed to.
 ///
 /// INVARIANT (plans leave no choices): nothing else can be applied, and it is the plan that was hashed, not one made again.
 #[derive(Debug)]
-pub struct Confirmed(Survey);
+pub struct ConfirmedPlan(DeploymentSurvey);
 
-impl Confirmed {
+impl ConfirmedPlan {
     /// For a call that the ledger has let out.
-    pub fn by(_: &countersign_store::Opened, survey: Survey) -> Self {
+    pub fn by(_: &countersign_store::RecordedPermit, survey: DeploymentSurvey) -> Self {
         Self(survey)
     }
 
     #[cfg(test)]
-    pub(crate) fn in_test(survey: Survey) -> Self {
+    pub(crate) fn in_test(survey: DeploymentSurvey) -> Self {
         Self(survey)
     }
 
-    /// What was surveyed.
-    pub fn survey(&self) -> &Survey {
+    pub fn survey(&self) -> &DeploymentSurvey {
         &self.0
     }
 }
 
 /// Whether there is anything to write: changes, or a manifest that does not say what is ours.
-pub fn is_needed(survey: &Survey) -> bool {
+pub fn is_needed(survey: &DeploymentSurvey) -> bool {
     !survey.plan.changes.is_empty()
         || roots(survey).iter().any(|(root, found)| {
             let mine = recorded(survey, root);
@@ -47,25 +46,29 @@ pub fn is_needed(survey: &Survey) -> bool {
 
 /// Applies a plan that was agreed to.
 pub fn deploy(
-    confirmed: &Confirmed,
-    place: &Place,
-    system: &dyn System,
+    confirmed: &ConfirmedPlan,
+    place: &PackEnvironment,
+    system: &dyn FileSystem,
     now: jiff::Timestamp,
-) -> Outcome<Applied> {
+) -> PackResult<ApplyResult> {
     let snapshots = place.snapshots();
     let previous = snapshot::list(system, &snapshots, &mut Vec::new())?.pop();
     apply(work(&confirmed.0, previous.as_ref())?, &snapshots, system, now)
 }
 
 /// The same code over a system that writes nothing: what applying would do, found out by doing all of it but the writing.
-pub fn dry_run(survey: Survey, place: &Place, now: jiff::Timestamp) -> Outcome<(Applied, Survey)> {
-    let confirmed = Confirmed(survey);
+pub fn dry_run(
+    survey: DeploymentSurvey,
+    place: &PackEnvironment,
+    now: jiff::Timestamp,
+) -> PackResult<(ApplyResult, DeploymentSurvey)> {
+    let confirmed = ConfirmedPlan(survey);
     let applied = deploy(&confirmed, place, &DryRun::default(), now)?;
     Ok((applied, confirmed.0))
 }
 
 /// The roots that have a manifest afterwards, with what it says now.
-fn roots(survey: &Survey) -> Vec<(&Root, Option<Vec<RecordedFile>>)> {
+fn roots(survey: &DeploymentSurvey) -> Vec<(&TargetRoot, Option<Vec<RecordedFile>>)> {
     let with_records = survey.desired.roots.iter().enumerate().zip(&survey.actual.records);
     let wanted = with_records.filter(|((index, _), record)| {
         record.is_some() || survey.desired.outputs.values().any(|output| output.root == *index)
@@ -80,7 +83,7 @@ fn roots(survey: &Survey) -> Vec<(&Root, Option<Vec<RecordedFile>>)> {
         .collect()
 }
 
-fn recorded(survey: &Survey, root: &Root) -> Vec<RecordedFile> {
+fn recorded(survey: &DeploymentSurvey, root: &TargetRoot) -> Vec<RecordedFile> {
     let at = survey.desired.roots.iter().position(|other| other == root);
     let mine = survey
         .desired
@@ -102,7 +105,7 @@ fn recorded(survey: &Survey, root: &Root) -> Vec<RecordedFile> {
 }
 
 /// Files that stay ours though nobody asks for them: target, path, digest, whose they are.
-fn kept(survey: &Survey) -> impl Iterator<Item = (Target, &Path, String, &Vec<String>)> {
+fn kept(survey: &DeploymentSurvey) -> impl Iterator<Item = (Target, &Path, String, &Vec<String>)> {
     let unasked = survey.actual.kept.iter().filter(|(key, _)| !survey.desired.outputs.contains_key(*key));
     unasked.filter_map(|(key, ids)| {
         let recorded = survey.actual.managed.get(key).copied().flatten()?;
@@ -110,26 +113,20 @@ fn kept(survey: &Survey) -> impl Iterator<Item = (Target, &Path, String, &Vec<St
     })
 }
 
-fn work<'a>(survey: &'a Survey, previous: Option<&Snapshot>) -> Outcome<Work<'a>> {
+fn work<'a>(survey: &'a DeploymentSurvey, previous: Option<&Snapshot>) -> PackResult<ApplyJob<'a>> {
     let desired = &survey.desired;
     let mut edits = Vec::new();
     for change in &survey.plan.changes {
-        let output = desired.outputs.get(&crate::desired::key(change.target, &change.path));
+        let output = desired.outputs.get(&crate::desired_state::key(change.target, &change.path));
         let root = desired.root_of(change.target, &change.path);
-        let root =
-            root.ok_or_else(|| Stop::broken("apply", format!("`{}` has no root", change.path.display())))?;
+        let root = root
+            .ok_or_else(|| PackError::broken("apply", format!("`{}` has no root", change.path.display())))?;
         let after = match (change.after, output) {
             (Some(digest), Some(output)) => Some((digest, &output.content)),
             (None, _) => None,
-            (Some(_), None) => return Err(Stop::broken("apply", "a change has no content")),
+            (Some(_), None) => return Err(PackError::broken("apply", "a change has no content")),
         };
-        edits.push(Edit {
-            target: change.target,
-            path: change.path.clone(),
-            root,
-            before: change.before,
-            after,
-        });
+        edits.push(StagedEdit { path: change.path.clone(), root, before: change.before, after });
     }
     let ours = |target: &str, path: &str| {
         let target: Option<Target> = target.parse().ok();
@@ -155,11 +152,11 @@ fn work<'a>(survey: &'a Survey, previous: Option<&Snapshot>) -> Outcome<Work<'a>
         managed.push(ManagedFile { target, path, sha256, module_ids: module_ids.clone() });
     }
     managed.sort_by(|a, b| (&a.target, &a.path).cmp(&(&b.target, &b.path)));
-    let roots: Vec<Root> = roots(survey).into_iter().map(|(root, _)| root.clone()).collect();
+    let roots: Vec<TargetRoot> = roots(survey).into_iter().map(|(root, _)| root.clone()).collect();
     let known: Vec<SnapshotRoot> = desired.roots.iter().map(SnapshotRoot::from).collect();
     let other_roots = previous.into_iter().flat_map(|previous| &previous.roots);
     let same = |a: &SnapshotRoot, b: &SnapshotRoot| a.target == b.target && a.path == b.path;
-    Ok(Work {
+    Ok(ApplyJob {
         kind: survey.kind,
         targets: desired.target_names().into_iter().map(str::to_owned).collect(),
         edits,

@@ -1,37 +1,36 @@
-//! Digests of files that were read before, as git's index has them: a file whose stamp has not moved is not read again.
-//! Only planning trusts it. Whatever is about to be overwritten is read.
+//! A cache of file digests, as git's index has one: a file whose stamp is unchanged is not read again. Only planning trusts it; a file
+//! about to be overwritten is always read.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 
-use crate::system::{self, Access, Stamp, System};
+use crate::system::{self, FileAccess, FileStamp, FileSystem};
 
 /// First bytes of the file it is kept in; another version is another text.
 const MAGIC: &[u8] = b"countersign-pack-digests-2\n";
 /// A file this young may be written again within the same tick of its clock, so that its stamp says nothing.
 const YOUNG: i64 = 2_000_000_000;
 
-/// Digests of files by path.
 #[derive(Debug, Default)]
-pub struct Digests {
-    known: HashMap<OsString, Entry>,
+pub struct DigestCache {
+    known: HashMap<OsString, CachedDigest>,
     learnt: usize,
     used: usize,
     now: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    stamp: Stamp,
+struct CachedDigest {
+    stamp: FileStamp,
     digest: Digest,
     used: bool,
 }
 
-impl Digests {
+impl DigestCache {
     /// What was kept in a file, or nothing if it can't be read: it is only there to save time. `now` in nanoseconds.
     pub fn load(path: &Path, now: i64) -> Self {
         let known = std::fs::read(path).ok().and_then(|bytes| decode(&bytes)).unwrap_or_default();
@@ -39,7 +38,7 @@ impl Digests {
     }
 
     /// The digest of a file that has this stamp.
-    pub fn of(&mut self, system: &dyn System, path: &Path, stamp: Stamp) -> io::Result<Digest> {
+    pub fn of(&mut self, system: &dyn FileSystem, path: &Path, stamp: FileStamp) -> io::Result<Digest> {
         if let Some(entry) = self.known.get_mut(path.as_os_str()).filter(|entry| entry.stamp == stamp) {
             self.used += usize::from(!entry.used);
             entry.used = true;
@@ -47,7 +46,7 @@ impl Digests {
         }
         let digest = system::digest(system, path)?;
         if self.now.saturating_sub(stamp.modified.max(stamp.changed)) > YOUNG {
-            self.known.insert(path.as_os_str().to_owned(), Entry { stamp, digest, used: true });
+            self.known.insert(path.as_os_str().to_owned(), CachedDigest { stamp, digest, used: true });
             self.learnt += 1;
             self.used += 1;
         }
@@ -62,18 +61,18 @@ impl Digests {
             return;
         }
         let kept = self.known.iter().filter(|(_, entry)| entry.used || !crowded);
-        let _ = system::write_whole(&system::Real, path, &encode(kept));
+        let _ = system::write_whole(&system::RealFileSystem, path, &encode(kept));
     }
 }
 
-fn encode<'a>(entries: impl Iterator<Item = (&'a OsString, &'a Entry)>) -> Vec<u8> {
+fn encode<'a>(entries: impl Iterator<Item = (&'a OsString, &'a CachedDigest)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, entry) in entries {
         let Some(name) = path.to_str() else { continue };
         let Ok(length) = u32::try_from(name.len()) else { continue };
         let access: u8 = match entry.stamp.access {
-            Access::Plain => 0,
-            Access::Executable => 1,
+            FileAccess::Plain => 0,
+            FileAccess::Executable => 1,
         };
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(name.as_bytes());
@@ -98,7 +97,7 @@ fn sum(bytes: &[u8]) -> u64 {
     rest.iter().fold(whole, |sum, byte| mix(sum, u64::from(*byte)))
 }
 
-fn decode(bytes: &[u8]) -> Option<HashMap<OsString, Entry>> {
+fn decode(bytes: &[u8]) -> Option<HashMap<OsString, CachedDigest>> {
     let (body, check) = bytes.split_last_chunk::<8>()?;
     if sum(body) != u64::from_le_bytes(*check) {
         return None;
@@ -110,15 +109,18 @@ fn decode(bytes: &[u8]) -> Option<HashMap<OsString, Entry>> {
         let length = u32::from_le_bytes(*take(&mut rest)?);
         let (name, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         rest = after;
-        let stamp = Stamp {
+        let stamp = FileStamp {
             bytes: u64::from_le_bytes(*take(&mut rest)?),
             modified: i64::from_le_bytes(*take(&mut rest)?),
             changed: i64::from_le_bytes(*take(&mut rest)?),
             inode: u64::from_le_bytes(*take(&mut rest)?),
-            access: if *take::<1>(&mut rest)? == [0] { Access::Plain } else { Access::Executable },
+            access: if *take::<1>(&mut rest)? == [0] { FileAccess::Plain } else { FileAccess::Executable },
         };
         let digest = Digest::from_bytes(*take(&mut rest)?);
-        known.insert(OsString::from(std::str::from_utf8(name).ok()?), Entry { stamp, digest, used: false });
+        known.insert(
+            OsString::from(std::str::from_utf8(name).ok()?),
+            CachedDigest { stamp, digest, used: false },
+        );
     }
     Some(known)
 }
@@ -132,10 +134,10 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::{Found, Real};
+    use crate::system::{PathStatus, RealFileSystem};
 
-    fn stamp_of(path: &Path) -> Stamp {
-        let Ok(Found::File(stamp)) = Real.look(path) else { panic!("no file") };
+    fn stamp_of(path: &Path) -> FileStamp {
+        let Ok(PathStatus::File(stamp)) = RealFileSystem.path_status(path) else { panic!("no file") };
         stamp
     }
 
@@ -145,14 +147,14 @@ mod tests {
         let (file, kept) = (room.path().join("a"), room.path().join("kept"));
         std::fs::write(&file, "one").unwrap();
         let later = stamp_of(&file).modified + 10 * YOUNG;
-        let mut digests = Digests::load(&kept, later);
-        let one = digests.of(&Real, &file, stamp_of(&file)).unwrap();
+        let mut digests = DigestCache::load(&kept, later);
+        let one = digests.of(&RealFileSystem, &file, stamp_of(&file)).unwrap();
         digests.save(&kept);
-        let mut again = Digests::load(&kept, later);
-        assert_eq!(again.of(&Real, &file, stamp_of(&file)).unwrap(), one);
+        let mut again = DigestCache::load(&kept, later);
+        assert_eq!(again.of(&RealFileSystem, &file, stamp_of(&file)).unwrap(), one);
         assert_eq!(again.learnt, 0);
         std::fs::write(&file, "other").unwrap();
-        assert_eq!(again.of(&Real, &file, stamp_of(&file)).unwrap(), Digest::plain(b"other"));
+        assert_eq!(again.of(&RealFileSystem, &file, stamp_of(&file)).unwrap(), Digest::plain(b"other"));
     }
 
     #[test]
@@ -160,11 +162,11 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let (file, kept) = (room.path().join("a"), room.path().join("kept"));
         std::fs::write(&file, "one").unwrap();
-        let mut digests = Digests::load(&kept, stamp_of(&file).modified);
-        digests.of(&Real, &file, stamp_of(&file)).unwrap();
+        let mut digests = DigestCache::load(&kept, stamp_of(&file).modified);
+        digests.of(&RealFileSystem, &file, stamp_of(&file)).unwrap();
         assert_eq!(digests.learnt, 0);
         digests.now += 10 * YOUNG;
-        digests.of(&Real, &file, stamp_of(&file)).unwrap();
+        digests.of(&RealFileSystem, &file, stamp_of(&file)).unwrap();
         digests.save(&kept);
         let bytes = std::fs::read(&kept).unwrap();
         assert_eq!(decode(&bytes).unwrap().len(), 1);

@@ -1,20 +1,19 @@
-//! `record` and `score`: how well modules do, as those who use them tell. One JSON line an event; a bad line is skipped, not
-//! fatal.
+//! `record` and `score`: users' reports on how well modules do. One JSON line per event; skips lines that can't be read.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::words::plural;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::words::plural;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::place::Place;
-use crate::reply::Reply;
-use crate::stop::{Outcome, Stop};
+use crate::error::{PackError, PackResult};
+use crate::place::PackEnvironment;
+use crate::reply::PackCommandReply;
 
-fn path(place: &Place) -> PathBuf {
+fn path(place: &PackEnvironment) -> PathBuf {
     place.state().join("logs").join("events.jsonl")
 }
 
@@ -26,10 +25,9 @@ fn success_of(event: &Value) -> Option<bool> {
     event.get("success").or(event.get("ok")).and_then(Value::as_bool)
 }
 
-/// Appends an event.
-pub fn record(place: &Place, text: &str, now: Timestamp) -> Outcome<Reply> {
+pub fn record(place: &PackEnvironment, text: &str, now: Timestamp) -> PackResult<PackCommandReply> {
     let event: Value = serde_json::from_str(text).map_err(|error| {
-        Stop::from(
+        PackError::from(
             Refusal::new(Code::ArgumentsInvalid, format!("stdin is not JSON: {error}"))
                 .with("field", "stdin"),
         )
@@ -46,22 +44,21 @@ pub fn record(place: &Place, text: &str, now: Timestamp) -> Outcome<Reply> {
     }
     line.insert("event".into(), event);
     let path = path(place);
-    let io = |error: std::io::Error| Stop::io("write", &path, &error);
+    let io = |error: std::io::Error| PackError::io("write", &path, &error);
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(io)?;
     }
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path).map_err(io)?;
     file.write_all(format!("{}\n", Value::Object(line)).as_bytes()).map_err(io)?;
-    Ok(Reply::default().with_path("path", &path).with("recorded", true))
+    Ok(PackCommandReply::default().with_path("path", &path).with("recorded", true))
 }
 
-/// How often each module failed.
-pub fn score(place: &Place) -> Outcome<Reply> {
+pub fn score(place: &PackEnvironment) -> PackResult<PackCommandReply> {
     let path = path(place);
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Stop::io("read", &path, &error)),
+        Err(error) => return Err(PackError::io("read", &path, &error)),
     };
     let mut scores: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let (mut read, mut malformed, mut unsupported) = (0u64, 0u64, 0u64);
@@ -93,7 +90,7 @@ pub fn score(place: &Place) -> Outcome<Reply> {
     let warnings =
         (skipped > 0).then(|| format!("the event log: {} skipped, unreadable", plural(skipped, "line")));
     let stats = json!({"read": read, "skipped_malformed": malformed, "skipped_unsupported": unsupported});
-    Ok(Reply::default()
+    Ok(PackCommandReply::default()
         .with("modules", modules)
         .with("read_stats", stats)
         .warn(warnings.into_iter().collect()))

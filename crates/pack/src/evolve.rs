@@ -1,11 +1,11 @@
-//! Evolving: edits that people and agents made to deployed files come back as overlays on a branch of the config repo
-//! (`propose`), and files that are gone come back as they were (`restore`). Deploys nothing, overwrites nothing.
+//! Evolving: turns edits of deployed files into overlays on a branch of the config repo (`propose`), and creates missing files again
+//! (`restore`). Deploys nothing and overwrites nothing.
 
 mod propose;
 mod restore;
 
-pub use propose::{Candidate, Proposal, Skipped, Why, propose, survey_proposal};
-pub use restore::{Missing, dry_reply, missing, restore};
+pub use propose::{OverlayCandidate, OverlayProposal, SkipReason, SkippedEdit, propose, survey_proposal};
+pub use restore::{MissingFile, dry_reply, missing, restore};
 
 use crate::targets::{CLOSING, opening};
 

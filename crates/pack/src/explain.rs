@@ -1,27 +1,23 @@
-//! Where things come from: for each change or drift the modules and the overlay layer behind it. Only looks.
+//! Explains each change or drift: the modules and the overlay layer behind it. Reads only.
 
 use serde_json::{Map, Value, json};
 
-use crate::desired::{Desired, Key, key};
-use crate::reply::{Reply, put_path};
-use crate::status::Drift;
-use crate::survey::Survey;
-use countersign_core::words::words;
+use crate::desired_state::{DesiredState, FileKey, key};
+use crate::reply::{PackCommandReply, put_path};
+use crate::status::DriftedFile;
+use crate::survey::DeploymentSurvey;
+use countersign_policy::words::words;
 
 words! {
-    /// What is explained.
     pub enum ExplainKind("kind") {
-        /// The changes of a plan.
         Plan = "plan",
-        /// The same, by another name.
         Diff = "diff",
-        /// The drift.
         Status = "status",
     }
 }
 
 /// The answer of `explain plan` and `explain diff`.
-pub fn changes(survey: &Survey) -> Reply {
+pub fn changes(survey: &DeploymentSurvey) -> PackCommandReply {
     let changes: Vec<Value> = survey
         .plan
         .changes
@@ -36,11 +32,11 @@ pub fn changes(survey: &Survey) -> Reply {
             Value::Object(entry)
         })
         .collect();
-    Reply::new(survey.head()).with("changes", changes).warn(survey.warnings.clone())
+    PackCommandReply::new(survey.head()).with("changes", changes).warn(survey.warnings.clone())
 }
 
 /// The answer of `explain status`.
-pub fn drift(survey: &Survey, drift: &[Drift], warnings: Vec<String>) -> Reply {
+pub fn drift(survey: &DeploymentSurvey, drift: &[DriftedFile], warnings: Vec<String>) -> PackCommandReply {
     let drift: Vec<Value> = drift
         .iter()
         .map(|item| {
@@ -51,10 +47,10 @@ pub fn drift(survey: &Survey, drift: &[Drift], warnings: Vec<String>) -> Reply {
             Value::Object(entry)
         })
         .collect();
-    Reply::new(survey.head()).with("drift", drift).warn(warnings)
+    PackCommandReply::new(survey.head()).with("drift", drift).warn(warnings)
 }
 
-fn modules(desired: &Desired, key: &Key) -> Value {
+fn modules(desired: &DesiredState, key: &FileKey) -> Value {
     let Some(output) = desired.outputs.get(key) else { return json!([]) };
     let behind = desired.modules.iter().filter(|module| output.module_ids.contains(&module.id));
     behind

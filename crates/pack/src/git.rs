@@ -1,25 +1,25 @@
-//! The `git` program, told to trust nothing: no system or user configuration, no hooks, no prompts, only the transports we
-//! know, and arguments that can't be taken for options. Fetches modules and commits proposals; rewrites no history.
+//! Runs `git` without trusting its surroundings: no system or user configuration, no hooks, no prompts, known transports only, and
+//! arguments that can't be taken for options. Fetches modules and commits proposals; rewrites no history.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 
-use crate::place::Place;
-use crate::stop::{Outcome, Stop, shown};
+use crate::error::{PackError, PackResult, shown};
+use crate::place::PackEnvironment;
 
 /// A git repository and how to talk about it.
 #[derive(Debug)]
-pub struct Git<'a> {
-    place: &'a Place,
+pub(crate) struct GitRepo<'a> {
+    place: &'a PackEnvironment,
     folder: PathBuf,
-    identity: Identity,
+    identity: GitIdentity,
 }
 
 /// Whether the user's own git configuration counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Identity {
+enum GitIdentity {
     /// It does: the user's repository, name and credentials.
     User,
     /// It does not: somebody else's repository.
@@ -43,15 +43,14 @@ const HARDENED: [&str; 14] = [
     "submodule.recurse=false",
 ];
 
-impl<'a> Git<'a> {
+impl<'a> GitRepo<'a> {
     /// The config repo, with the user's own configuration.
-    pub fn own(place: &'a Place) -> Self {
-        Self { place, folder: place.repo.clone(), identity: Identity::User }
+    pub(crate) fn own(place: &'a PackEnvironment) -> Self {
+        Self { place, folder: place.repo.clone(), identity: GitIdentity::User }
     }
 
-    /// A checkout of somebody else's.
-    pub fn foreign(place: &'a Place, folder: &Path) -> Self {
-        Self { place, folder: folder.to_path_buf(), identity: Identity::Nobody }
+    pub(crate) fn foreign(place: &'a PackEnvironment, folder: &Path) -> Self {
+        Self { place, folder: folder.to_path_buf(), identity: GitIdentity::Nobody }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -62,7 +61,7 @@ impl<'a> Git<'a> {
         if let Some(path) = &self.place.path {
             command.env("PATH", path);
         }
-        if self.identity == Identity::Nobody {
+        if self.identity == GitIdentity::Nobody {
             command.env("GIT_CONFIG_GLOBAL", "/dev/null");
             command.args(HARDENED);
             // A repository of this machine is somebody's own: a path that was written down is meant.
@@ -73,7 +72,7 @@ impl<'a> Git<'a> {
     }
 
     /// Runs git; what it printed, or why not.
-    pub fn run(&self, args: &[&str]) -> Outcome<String> {
+    pub(crate) fn run(&self, args: &[&str]) -> PackResult<String> {
         let (ok, out, err) = self.try_run(args)?;
         if ok {
             return Ok(out);
@@ -85,12 +84,12 @@ impl<'a> Git<'a> {
     }
 
     /// Runs git; whether it ended well, stdout, stderr.
-    pub fn try_run(&self, args: &[&str]) -> Outcome<(bool, String, String)> {
+    pub(crate) fn try_run(&self, args: &[&str]) -> PackResult<(bool, String, String)> {
         let output = self.command(args).output().map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound && self.folder.is_dir() {
-                Stop::refused(Code::GitNotFound, "the `git` program was not found")
+                PackError::refused(Code::GitNotFound, "the `git` program was not found")
             } else {
-                Stop::io("run git in", &self.folder, &error)
+                PackError::io("run git in", &self.folder, &error)
             }
         })?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -98,7 +97,7 @@ impl<'a> Git<'a> {
     }
 
     /// Refuses unless this folder is the top of a git work tree.
-    pub fn require_repo(&self) -> Outcome<()> {
+    pub(crate) fn require_repo(&self) -> PackResult<()> {
         let (ok, out, _) = self.try_run(&["rev-parse", "--is-inside-work-tree"])?;
         if ok && out.trim() == "true" {
             return Ok(());
@@ -107,8 +106,7 @@ impl<'a> Git<'a> {
         Err(Refusal::new(Code::GitRepoRequired, message).with("repo", shown(&self.folder)).into())
     }
 
-    /// Refuses if something is not committed.
-    pub fn require_clean(&self) -> Outcome<()> {
+    pub(crate) fn require_clean(&self) -> PackResult<()> {
         let status = self.run(&["status", "--porcelain", "--untracked-files=all"])?;
         match status.lines().next() {
             None => Ok(()),
@@ -117,34 +115,36 @@ impl<'a> Git<'a> {
                     "the config repo has changes that are not committed, such as `{}`",
                     clean(first.trim())
                 );
-                Err(Stop::refused(Code::GitWorktreeDirty, message))
+                Err(PackError::refused(Code::GitWorktreeDirty, message))
             }
         }
     }
 
-    /// The branch that is checked out.
-    pub fn branch(&self) -> Outcome<String> {
+    pub(crate) fn branch(&self) -> PackResult<String> {
         let (ok, out, _) = self.try_run(&["symbolic-ref", "--quiet", "--short", "HEAD"])?;
         if ok {
             Ok(out.trim().to_owned())
         } else {
-            Err(Stop::refused(Code::GitDetachedHead, "the config repo is not on a branch"))
+            Err(PackError::refused(Code::GitDetachedHead, "the config repo is not on a branch"))
         }
     }
 
     /// Refuses if there is no such remote.
-    pub fn require_remote(&self, name: &str) -> Outcome<()> {
+    pub(crate) fn require_remote(&self, name: &str) -> PackResult<()> {
         not_an_option("remote", name)?;
         let remotes = self.run(&["remote"])?;
         if remotes.lines().any(|remote| remote == name) {
             return Ok(());
         }
-        Err(Stop::refused(Code::GitRemoteMissing, format!("the config repo has no remote `{}`", clean(name))))
+        Err(PackError::refused(
+            Code::GitRemoteMissing,
+            format!("the config repo has no remote `{}`", clean(name)),
+        ))
     }
 }
 
 /// Refuses a value that git could take for an option, or a URL that runs something.
-pub fn not_an_option(what: &str, value: &str) -> Outcome<()> {
+pub(crate) fn not_an_option(what: &str, value: &str) -> PackResult<()> {
     let runs = value.contains("::") && !value.starts_with('[') && !value.contains("://[");
     if value.is_empty()
         || value.starts_with('-')
@@ -163,5 +163,5 @@ pub fn not_an_option(what: &str, value: &str) -> Outcome<()> {
 /// git's words without what moves a cursor or carries a password.
 fn clean(text: &str) -> String {
     let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    countersign_core::redact::Redactor::default().clean_text(one_line.trim())
+    countersign_policy::redact::Redactor::default().clean_text(one_line.trim())
 }

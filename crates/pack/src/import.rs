@@ -1,59 +1,47 @@
-//! Importing: instructions, skills, prompts and commands that people already have become modules of the config repo. Finds and
-//! plans; applying copies and adds to the manifest, and overwrites nothing.
+//! Importing: turns existing instructions, skills, prompts and commands into modules of the config repo. Overwrites nothing.
 
 mod scan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::words::words;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::words::words;
 use serde_json::{Map, Value, json};
 
-use crate::manifest::{self, LocalPath, Manifest, Module, ModuleType, Source};
-use crate::place::{MANIFEST, Place, Project, posix};
-use crate::reply::{Reply, put_path};
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Body, Found, System};
+use crate::error::{PackError, PackResult, shown};
+use crate::manifest::{self, LocalPath, Manifest, Module, ModuleSource, ModuleType};
+use crate::place::{MANIFEST, PackEnvironment, Project, posix};
+use crate::reply::{PackCommandReply, put_path};
+use crate::system::{self, FileSystem, PathStatus, WriteSource};
 use crate::tree::{self, TreeFile};
 
 words! {
     /// What becomes of something that was found.
     pub enum ImportOp("import op") {
-        /// It becomes a module.
         Create = "create",
         /// There is a module of that id.
         SkipExisting = "skip_existing_module",
-        /// It can't be one.
         SkipInvalid = "skip_invalid",
     }
 }
 
-/// Something that was found.
 #[derive(Clone, Debug)]
-pub struct Item {
-    /// What becomes of it.
+pub struct ImportItem {
     pub op: ImportOp,
-    /// The module it would be.
     pub module: Module,
     /// `user` or `project`.
     pub scope: &'static str,
-    /// Where it is.
     pub source: PathBuf,
-    /// Where it would go.
     pub dest: PathBuf,
-    /// Whether something is there.
     pub dest_exists: bool,
-    /// Why it is left out.
     pub why: Option<String>,
     files: Vec<TreeFile>,
 }
 
-/// What could be imported.
 #[derive(Clone, Debug)]
-pub struct Import {
-    /// What was found, by id.
-    pub items: Vec<Item>,
+pub struct ImportPlan {
+    pub items: Vec<ImportItem>,
     /// The project it was looked for in.
     pub project: Project,
     home: PathBuf,
@@ -61,7 +49,7 @@ pub struct Import {
 }
 
 /// Looks for what could be imported. Writes nothing.
-pub fn plan(place: &Place, home: &Path, system: &dyn System) -> Outcome<Import> {
+pub fn plan(place: &PackEnvironment, home: &Path, system: &dyn FileSystem) -> PackResult<ImportPlan> {
     let (manifest, mut warnings) = Manifest::load(place)?;
     let project = Project::at(&place.project_root());
     let mut items = scan::scan(place, &project, home, system, &mut warnings)?;
@@ -75,28 +63,28 @@ pub fn plan(place: &Place, home: &Path, system: &dyn System) -> Outcome<Import> 
             item.op = ImportOp::SkipInvalid;
             item.why = Some("duplicate_module_id_in_scan".to_owned());
         }
-        let found = system.look(&item.dest).map_err(|error| Stop::io("read", &item.dest, &error))?;
-        item.dest_exists = found != Found::Missing;
+        let found =
+            system.path_status(&item.dest).map_err(|error| PackError::io("read", &item.dest, &error))?;
+        item.dest_exists = found != PathStatus::Missing;
     }
-    Ok(Import { items, project, home: home.to_path_buf(), warnings })
+    Ok(ImportPlan { items, project, home: home.to_path_buf(), warnings })
 }
 
-impl Import {
-    fn created(&self) -> impl Iterator<Item = &Item> {
+impl ImportPlan {
+    fn created(&self) -> impl Iterator<Item = &ImportItem> {
         self.items.iter().filter(|item| item.op == ImportOp::Create)
     }
 
-    /// Whether anything would be imported.
     pub fn is_empty(&self) -> bool {
         self.created().next().is_none()
     }
 
-    fn in_the_way(&self) -> Vec<&Item> {
+    fn in_the_way(&self) -> Vec<&ImportItem> {
         self.created().filter(|item| item.dest_exists).collect()
     }
 
     /// Refuses where something is in the way.
-    pub fn check(&self) -> Outcome<()> {
+    pub fn check(&self) -> PackResult<()> {
         let taken = self.in_the_way();
         let Some(first) = taken.first() else { return Ok(()) };
         let sample: Vec<String> = taken.iter().take(20).map(|item| shown(&item.dest)).collect();
@@ -132,7 +120,7 @@ impl Import {
     }
 
     /// The answer of `import`.
-    pub fn reply(&self, place: &Place, applied: bool) -> Reply {
+    pub fn reply(&self, place: &PackEnvironment, applied: bool) -> PackCommandReply {
         let count = |op| self.items.iter().filter(|item| item.op == op).count();
         let mut project = Map::new();
         project.insert("project_id".into(), self.project.id.as_str().into());
@@ -140,7 +128,7 @@ impl Import {
         if let Some(origin) = &self.project.origin {
             project.insert("origin_url".into(), origin.as_str().into());
         }
-        let mut reply = Reply::default().with("applied", applied);
+        let mut reply = PackCommandReply::default().with("applied", applied);
         if !applied {
             reply = reply.with("reason", if self.is_empty() { "no_changes" } else { "dry_run" });
         }
@@ -153,7 +141,7 @@ impl Import {
             .with_path("repo", &place.repo)
             .with_path("home_root", &self.home)
             .with("project", project)
-            .with("plan", self.items.iter().map(Item::to_value).collect::<Vec<_>>())
+            .with("plan", self.items.iter().map(ImportItem::to_value).collect::<Vec<_>>())
             .with(
                 "summary",
                 json!({
@@ -169,8 +157,7 @@ impl Import {
     }
 }
 
-impl Item {
-    /// As programs read it.
+impl ImportItem {
     fn to_value(&self) -> Value {
         let mut entry = Map::new();
         entry.insert("op".into(), self.op.as_str().into());
@@ -192,11 +179,16 @@ impl Item {
 }
 
 /// Copies what was found and adds it to the manifest, which is written last: until then nothing has been imported.
-pub fn apply(import: &Import, place: &Place, system: &dyn System) -> Outcome<Reply> {
+pub fn apply(
+    import: &ImportPlan,
+    place: &PackEnvironment,
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
     import.check()?;
     let path = place.repo.join(MANIFEST);
-    let bytes = system::read(system, &path, 16 << 20).map_err(|error| Stop::io("read", &path, &error))?;
-    let mut text = String::from_utf8(bytes).map_err(|error| Stop::broken("read the manifest", error))?;
+    let bytes =
+        system::read(system, &path, 16 << 20).map_err(|error| PackError::io("read", &path, &error))?;
+    let mut text = String::from_utf8(bytes).map_err(|error| PackError::broken("read the manifest", error))?;
     let mut warnings = Vec::new();
     let (manifest, _) = Manifest::parse(&text, &path)?;
     for item in import.created() {
@@ -215,7 +207,8 @@ pub fn apply(import: &Import, place: &Place, system: &dyn System) -> Outcome<Rep
     let mut made = Vec::new();
     let copied = import.created().try_for_each(|item| copy(item, system, &mut made));
     let written = copied.and_then(|()| {
-        system::write_whole(system, &path, text.as_bytes()).map_err(|error| Stop::io("write", &path, &error))
+        system::write_whole(system, &path, text.as_bytes())
+            .map_err(|error| PackError::io("write", &path, &error))
     });
     if let Err(stop) = written {
         for path in made.iter().rev() {
@@ -226,15 +219,15 @@ pub fn apply(import: &Import, place: &Place, system: &dyn System) -> Outcome<Rep
     Ok(import.reply(place, true).warn(warnings))
 }
 
-fn copy(item: &Item, system: &dyn System, made: &mut Vec<PathBuf>) -> Outcome<()> {
+fn copy(item: &ImportItem, system: &dyn FileSystem, made: &mut Vec<PathBuf>) -> PackResult<()> {
     let single = matches!(item.module.kind, ModuleType::Prompt | ModuleType::Command);
     for file in &item.files {
         let to = if single { item.dest.clone() } else { item.dest.join(&file.name) };
         let folder = to.parent().unwrap_or(&item.dest);
-        let io = |error: std::io::Error| Stop::io("write", &to, &error);
+        let io = |error: std::io::Error| PackError::io("write", &to, &error);
         system::make_folders(system, folder).map_err(io)?;
         // Not there before: whatever came there meanwhile stays, and stops this.
-        system.write_new(&to, Body::CopyOf(&file.path), file.stamp.access).map_err(io)?;
+        system.write_new(&to, WriteSource::CopyOf(&file.path), file.stamp.access).map_err(io)?;
         made.push(to.clone());
         system.sync_folder(folder).map_err(io)?;
     }
@@ -247,7 +240,7 @@ fn module(
     tags: Vec<String>,
     targets: &[&str],
     dest: &Path,
-    place: &Place,
+    place: &PackEnvironment,
 ) -> Module {
     let path = posix(dest.strip_prefix(&place.repo).unwrap_or(dest));
     Module {
@@ -256,11 +249,11 @@ fn module(
         enabled: true,
         tags,
         targets: targets.iter().map(|target| (*target).to_owned()).collect(),
-        source: Source { local_path: Some(LocalPath { path }), git: None },
+        source: ModuleSource { local_path: Some(LocalPath { path }), git: None },
     }
 }
 
 /// The files of something that was found; none and why, if they can't be a module.
-fn files_of(system: &dyn System, root: &Path) -> Result<Vec<TreeFile>, String> {
+fn files_of(system: &dyn FileSystem, root: &Path) -> Result<Vec<TreeFile>, String> {
     tree::files(system, root).map_err(|stop| stop.to_string())
 }

@@ -1,42 +1,43 @@
 //! Agent assets (instructions, skills, prompts, commands) kept in one repository and deployed to hosts: plan, confirm,
 //! apply, roll back, evolve. Planning is pure; applying chooses nothing. Prints nothing and reads no environment: a
-//! [`place::Place`] says where everything is.
+//! [`place::PackEnvironment`] says where everything is.
 
-pub mod actual;
-pub mod apply;
+mod actual_state;
+mod apply;
+mod audit_row;
 pub mod bootstrap;
-mod deed;
+pub mod command;
 pub mod deploy;
-pub mod desired;
+pub mod desired_state;
 pub mod diff;
-pub mod digests;
+mod digests;
 pub mod doctor;
+pub mod error;
 pub mod events;
 pub mod evolve;
 pub mod explain;
-pub mod git;
+mod git;
 pub mod import;
-pub mod line;
 pub mod lock;
-pub mod lockfile;
+mod lockfile;
 pub mod manifest;
-pub mod native;
 pub mod overlay;
 pub mod place;
 pub mod plan;
 pub mod policy;
 pub mod records;
-pub mod render;
+mod render;
 pub mod reply;
 pub mod repo;
 pub mod rollback;
+pub mod server;
 pub mod snapshot;
-pub mod sources;
+mod sources;
 pub mod status;
-pub mod stop;
 pub mod survey;
 pub mod system;
-pub mod targets;
+mod targets;
 pub mod tools;
-pub mod tree;
+mod tree;
+pub mod upstream;
 pub mod views;

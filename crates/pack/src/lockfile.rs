@@ -1,37 +1,32 @@
-//! `agentpack.lock.json`: which commit and which bytes each module means. Written so that a diff of it says something.
+//! `agentpack.lock.json`: the commit and the bytes each module is pinned to. Written so that its diff is readable.
 
 use std::path::Path;
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::error::{PackError, PackResult, shown};
 use crate::manifest::{Manifest, Module, ModuleType};
-use crate::place::{LOCKFILE, Place};
+use crate::place::{LOCKFILE, PackEnvironment};
 use crate::sources;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Real, System};
+use crate::system::{self, FileSystem, RealFileSystem};
 use crate::tree;
 
-/// The lockfile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lockfile {
+pub(crate) struct Lockfile {
     /// Always 1.
     pub version: u32,
-    /// When it was written.
     #[serde(default)]
     pub generated_at: String,
     /// The modules, sorted by id.
-    pub modules: Vec<Locked>,
+    pub modules: Vec<LockedModule>,
 }
 
-/// One module as it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Locked {
-    /// The module.
+pub(crate) struct LockedModule {
     pub id: String,
-    /// What it is.
     #[serde(rename = "type")]
     pub kind: ModuleType,
     /// Where it came from, with the commit.
@@ -40,26 +35,22 @@ pub struct Locked {
     pub resolved_version: String,
     /// Over all of its files.
     pub sha256: String,
-    /// Its files.
     pub file_manifest: Vec<LockedFile>,
 }
 
-/// One file as it is pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedFile {
     /// From the module's root, with forward slashes.
     pub path: String,
     /// Of its content.
     pub sha256: String,
-    /// Its length.
     pub bytes: u64,
 }
 
 impl Lockfile {
-    /// Reads a lockfile.
-    pub fn parse(bytes: &[u8], path: &Path) -> Outcome<Self> {
+    pub(crate) fn parse(bytes: &[u8], path: &Path) -> PackResult<Self> {
         let invalid = |why: String| {
-            Stop::from(Refusal::new(Code::LockfileInvalid, format!("`{}`: {why}", shown(path))))
+            PackError::from(Refusal::new(Code::LockfileInvalid, format!("`{}`: {why}", shown(path))))
         };
         let loose: Value = serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
         match loose.get("version").and_then(Value::as_u64) {
@@ -72,21 +63,23 @@ impl Lockfile {
         }
     }
 
-    /// What is pinned for a module.
-    pub fn module(&self, id: &str) -> Option<&Locked> {
+    pub(crate) fn module(&self, id: &str) -> Option<&LockedModule> {
         self.modules.iter().find(|locked| locked.id == id)
     }
 
-    /// Its text.
-    pub fn text(&self) -> Outcome<String> {
-        let text =
-            serde_json::to_string_pretty(self).map_err(|error| Stop::broken("write the lockfile", error))?;
+    pub(crate) fn text(&self) -> PackResult<String> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| PackError::broken("write the lockfile", error))?;
         Ok(text + "\n")
     }
 }
 
 /// Pins every module of the manifest to what it means now.
-pub fn lock(place: &Place, manifest: &Manifest, now: jiff::Timestamp) -> Outcome<Lockfile> {
+pub(crate) fn lock(
+    place: &PackEnvironment,
+    manifest: &Manifest,
+    now: jiff::Timestamp,
+) -> PackResult<Lockfile> {
     let mut modules = Vec::new();
     for module in &manifest.modules {
         modules.push(lock_module(place, module)?);
@@ -96,7 +89,7 @@ pub fn lock(place: &Place, manifest: &Manifest, now: jiff::Timestamp) -> Outcome
 }
 
 /// Pins one module to what it means now.
-pub fn lock_module(place: &Place, module: &Module) -> Outcome<Locked> {
+pub(crate) fn lock_module(place: &PackEnvironment, module: &Module) -> PackResult<LockedModule> {
     let (version, resolved_source) = match (&module.source.git, &module.source.local_path) {
         (Some(git), _) => {
             let commit = sources::resolve(place, git)?;
@@ -112,7 +105,7 @@ pub fn lock_module(place: &Place, module: &Module) -> Outcome<Locked> {
             ("local".to_owned(), json!({"local_path": {"path": path.trim_start_matches("./")}}))
         }
     };
-    let pinned = Locked {
+    let pinned = LockedModule {
         id: module.id.clone(),
         kind: module.kind,
         resolved_source,
@@ -122,25 +115,25 @@ pub fn lock_module(place: &Place, module: &Module) -> Outcome<Locked> {
     };
     let alone = Lockfile { version: 1, generated_at: String::new(), modules: vec![pinned.clone()] };
     let origin = sources::origin(place, module, Some(&alone))?;
-    let files = file_manifest(&Real, &origin.root)?;
-    Ok(Locked { sha256: over(&files), file_manifest: files, ..pinned })
+    let files = file_manifest(&RealFileSystem, &origin.root)?;
+    Ok(LockedModule { sha256: over(&files), file_manifest: files, ..pinned })
 }
 
 /// The files of a module with their digests.
-pub fn file_manifest(system: &dyn System, root: &Path) -> Outcome<Vec<LockedFile>> {
+pub(crate) fn file_manifest(system: &dyn FileSystem, root: &Path) -> PackResult<Vec<LockedFile>> {
     let files = tree::files(system, root)?;
     files
         .into_iter()
         .map(|file| {
-            let digest =
-                system::digest(system, &file.path).map_err(|error| Stop::io("read", &file.path, &error))?;
+            let digest = system::digest(system, &file.path)
+                .map_err(|error| PackError::io("read", &file.path, &error))?;
             Ok(LockedFile { path: file.name, sha256: digest.hex(), bytes: file.stamp.bytes })
         })
         .collect()
 }
 
 /// One digest over paths and digests, in order.
-pub fn over(files: &[LockedFile]) -> String {
+pub(crate) fn over(files: &[LockedFile]) -> String {
     let mut text = String::new();
     for file in files {
         text.push_str(&format!("{}\n{}\n", file.path, file.sha256));
@@ -148,21 +141,23 @@ pub fn over(files: &[LockedFile]) -> String {
     Digest::plain(text.as_bytes()).hex()
 }
 
-/// What fetching did for one module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    /// The module.
+pub struct FetchedModule {
     pub id: String,
     /// The commit.
     pub commit: String,
 }
 
 /// Fetches what the lockfile pins and compares every byte with it.
-pub fn fetch(place: &Place, manifest: &Manifest, lock: &Lockfile) -> Outcome<Vec<Fetched>> {
+pub(crate) fn fetch(
+    place: &PackEnvironment,
+    manifest: &Manifest,
+    lock: &Lockfile,
+) -> PackResult<Vec<FetchedModule>> {
     let mut fetched = Vec::new();
     for module in manifest.modules.iter().filter(|module| module.source.git.is_some()) {
         let origin = sources::origin(place, module, Some(lock))?;
-        let files = file_manifest(&Real, &origin.root)?;
+        let files = file_manifest(&RealFileSystem, &origin.root)?;
         let pinned =
             lock.module(&module.id).map(|locked| locked.file_manifest.as_slice()).unwrap_or_default();
         if files != pinned {
@@ -170,13 +165,13 @@ pub fn fetch(place: &Place, manifest: &Manifest, lock: &Lockfile) -> Outcome<Vec
             let refusal = Refusal::new(Code::LockfileInvalid, message).because("content_mismatch");
             return Err(refusal.with("module_id", module.id.as_str()).into());
         }
-        fetched.push(Fetched { id: module.id.clone(), commit: origin.version });
+        fetched.push(FetchedModule { id: module.id.clone(), commit: origin.version });
     }
     Ok(fetched)
 }
 
-impl From<&Fetched> for Value {
-    fn from(fetched: &Fetched) -> Self {
+impl From<&FetchedModule> for Value {
+    fn from(fetched: &FetchedModule) -> Self {
         let mut members = Map::new();
         members.insert("module_id".into(), fetched.id.as_str().into());
         members.insert("commit".into(), fetched.commit.as_str().into());

@@ -1,31 +1,28 @@
-//! `agentpack.yaml`: profiles, targets and modules as they are written. Reads and checks; finds no files and writes
-//! nothing.
+//! `agentpack.yaml`: profiles, targets and modules. Reads and checks; finds no files and writes nothing.
 
 mod edit;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::words::choices;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::words::choices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use edit::{add, add_profile, remove};
 
-use crate::place::{MANIFEST, Place};
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Real};
-use countersign_core::words::words;
+use crate::error::{PackError, PackResult, shown};
+use crate::place::{MANIFEST, PackEnvironment};
+use crate::system::{self, RealFileSystem};
+use countersign_policy::words::words;
 
 words! {
-    /// What a module is.
     pub enum ModuleType("module type") {
         /// `AGENTS.md` and what belongs to it.
         Instructions = "instructions",
         /// A folder with a `SKILL.md`.
         Skill = "skill",
-        /// One Markdown file for a prompt.
         Prompt = "prompt",
         /// One Markdown file for a slash command.
         Command = "command",
@@ -33,86 +30,62 @@ words! {
 }
 
 words! {
-    /// Where agent assets go.
     pub enum Target("target") {
-        /// Claude Code.
         ClaudeCode = "claude_code",
-        /// Codex.
         Codex = "codex",
-        /// Cursor.
         Cursor = "cursor",
-        /// JetBrains' Junie.
         Jetbrains = "jetbrains",
-        /// VS Code with Copilot.
         Vscode = "vscode",
-        /// Zed.
         Zed = "zed",
     }
 }
 
 words! {
-    /// Whose files a target writes.
-    pub enum Scope("scope") {
-        /// The user's own.
+    pub enum TargetScope("scope") {
         User = "user",
-        /// The project's.
         Project = "project",
-        /// Both.
         Both = "both",
     }
 }
 
-impl Scope {
+impl TargetScope {
     /// Whether the user's own files are meant.
     pub fn user(self) -> bool {
-        matches!(self, Scope::User | Scope::Both)
+        matches!(self, TargetScope::User | TargetScope::Both)
     }
-    /// Whether the project's files are meant.
     pub fn project(self) -> bool {
-        matches!(self, Scope::Project | Scope::Both)
+        matches!(self, TargetScope::Project | TargetScope::Both)
     }
 }
 
-/// The manifest as written.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Manifest {
-    /// Its version.
     pub version: u32,
-    /// Which modules go together.
     #[serde(default)]
     pub profiles: BTreeMap<String, Profile>,
-    /// Where they go.
     #[serde(default)]
     pub targets: BTreeMap<String, TargetConfig>,
-    /// The modules.
     #[serde(default)]
     pub modules: Vec<Module>,
 }
 
-/// Which modules a profile takes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Profile {
-    /// Those with one of these tags.
     #[serde(default)]
     pub include_tags: Vec<String>,
-    /// These.
     #[serde(default)]
     pub include_modules: Vec<String>,
-    /// But not these.
     #[serde(default)]
     pub exclude_modules: Vec<String>,
 }
 
-/// How a target is written.
 #[derive(Clone, Debug, Deserialize)]
 pub struct TargetConfig {
     /// Always `files`.
     #[serde(default = "files_mode")]
     pub mode: String,
-    /// Whose files.
     #[serde(default = "both")]
-    pub scope: Scope,
-    /// What else it can be told.
+    pub scope: TargetScope,
     #[serde(default)]
     pub options: Map<String, Value>,
 }
@@ -120,8 +93,8 @@ pub struct TargetConfig {
 fn files_mode() -> String {
     "files".to_owned()
 }
-fn both() -> Scope {
-    Scope::Both
+fn both() -> TargetScope {
+    TargetScope::Both
 }
 
 impl TargetConfig {
@@ -131,25 +104,20 @@ impl TargetConfig {
     }
 }
 
-/// One module.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Module {
     /// `type:name`, unique.
     pub id: String,
-    /// What it is.
     #[serde(rename = "type")]
     pub kind: ModuleType,
-    /// Whether it counts.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// What profiles find it by.
     #[serde(default)]
     pub tags: Vec<String>,
     /// Which targets it goes to; empty means all.
     #[serde(default)]
     pub targets: Vec<String>,
-    /// Where it comes from.
-    pub source: Source,
+    pub source: ModuleSource,
 }
 
 fn yes() -> bool {
@@ -165,11 +133,10 @@ impl Module {
 
 /// Where a module comes from: exactly one of the two.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Source {
+pub struct ModuleSource {
     /// A folder or file of the config repo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_path: Option<LocalPath>,
-    /// A git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
 }
@@ -177,22 +144,17 @@ pub struct Source {
 /// A folder or file of the config repo.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct LocalPath {
-    /// Relative to the repo.
     pub path: String,
 }
 
-/// A place in a git repository.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct GitSource {
-    /// Where the repository is.
     pub url: String,
     /// Tag, branch or commit.
     #[serde(rename = "ref", default = "main_branch")]
     pub reference: String,
-    /// The folder in it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subdir: String,
-    /// Whether the history stays behind.
     #[serde(default = "yes")]
     pub shallow: bool,
 }
@@ -201,15 +163,14 @@ fn main_branch() -> String {
     "main".to_owned()
 }
 
-/// Manifests are written by hand.
 const LIMIT: u64 = 16 * 1024 * 1024;
 
 impl Manifest {
     /// Reads the manifest of the config repo; the warnings name keys nobody reads.
-    pub fn load(place: &Place) -> Outcome<(Self, Vec<String>)> {
+    pub fn load(place: &PackEnvironment) -> PackResult<(Self, Vec<String>)> {
         let path = place.repo.join(MANIFEST);
-        let read =
-            system::read_if_there(&Real, &path, LIMIT).map_err(|error| Stop::io("read", &path, &error))?;
+        let read = system::read_if_there(&RealFileSystem, &path, LIMIT)
+            .map_err(|error| PackError::io("read", &path, &error))?;
         let Some(bytes) = read else {
             let message = format!("there is no `{MANIFEST}` in `{}`", shown(&place.repo));
             return Err(Refusal::new(Code::ConfigMissing, message).with("repo", shown(&place.repo)).into());
@@ -218,8 +179,7 @@ impl Manifest {
         Self::parse(&text, &path)
     }
 
-    /// Reads a manifest's text.
-    pub fn parse(text: &str, path: &Path) -> Outcome<(Self, Vec<String>)> {
+    pub fn parse(text: &str, path: &Path) -> PackResult<(Self, Vec<String>)> {
         let loose: Value = serde_saphyr::from_str(text).map_err(|error| unreadable(path, &error))?;
         match loose.get("version").and_then(Value::as_u64) {
             Some(1) => {}
@@ -235,7 +195,7 @@ impl Manifest {
         Ok((manifest, unknown_keys(&loose)))
     }
 
-    fn check(&self, path: &Path) -> Outcome<()> {
+    fn check(&self, path: &Path) -> PackResult<()> {
         if !self.profiles.contains_key("default") {
             return Err(invalid(path, "profile `default` is missing"));
         }
@@ -248,7 +208,7 @@ impl Manifest {
                 Target::Cursor | Target::Vscode | Target::Jetbrains | Target::Zed => true,
                 Target::Codex | Target::ClaudeCode => false,
             };
-            if project_only && target.scope == Scope::User {
+            if project_only && target.scope == TargetScope::User {
                 return Err(invalid(
                     path,
                     &format!("target `{name}` writes project files only: `scope: user` is not possible"),
@@ -257,7 +217,7 @@ impl Manifest {
         }
         let mut seen = BTreeSet::new();
         for module in &self.modules {
-            if module.id.trim().is_empty() || module.id.chars().any(crate::tree::is_hidden) {
+            if module.id.trim().is_empty() || crate::tree::hides_something(&module.id) {
                 return Err(invalid(path, "a module's id is empty or holds control characters"));
             }
             if !seen.insert(module.id.as_str()) {
@@ -280,8 +240,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The module of that id.
-    pub fn module(&self, id: &str) -> Outcome<&Module> {
+    pub fn module(&self, id: &str) -> PackResult<&Module> {
         self.modules.iter().find(|module| module.id == id).ok_or_else(|| {
             let known: Vec<&str> = self.modules.iter().map(|module| module.id.as_str()).collect();
             Refusal::new(Code::NotFound, format!("there is no module `{id}`")).with("modules", known).into()
@@ -289,11 +248,11 @@ impl Manifest {
     }
 
     /// The modules of a profile, sorted by id.
-    pub fn selected(&self, profile: &str) -> Outcome<Vec<&Module>> {
+    pub fn selected(&self, profile: &str) -> PackResult<Vec<&Module>> {
         let wanted = self.profiles.get(profile).ok_or_else(|| {
             let known: Vec<&str> = self.profiles.keys().map(String::as_str).collect();
             let message = format!("there is no profile `{profile}`: must be {}", choices(&known));
-            Stop::from(Refusal::new(Code::ConfigInvalid, message).with("profile", profile))
+            PackError::from(Refusal::new(Code::ConfigInvalid, message).with("profile", profile))
         })?;
         let takes = |module: &&Module| {
             let by_tag = module.tags.iter().any(|tag| wanted.include_tags.contains(tag));
@@ -306,12 +265,14 @@ impl Manifest {
     }
 
     /// The configured targets that `selection` (`all` or a name) means, sorted by name.
-    pub fn targets(&self, selection: &str) -> Outcome<Vec<(Target, &TargetConfig)>> {
+    pub fn targets(&self, selection: &str) -> PackResult<Vec<(Target, &TargetConfig)>> {
         if selection != "all" {
             let target = parse_target(selection)?;
             let config = self.targets.get(target.as_str()).ok_or_else(|| {
                 let message = format!("target `{target}` is not configured in `{MANIFEST}`");
-                Stop::from(Refusal::new(Code::TargetUnsupported, message).with("target", target.as_str()))
+                PackError::from(
+                    Refusal::new(Code::TargetUnsupported, message).with("target", target.as_str()),
+                )
             })?;
             return Ok(vec![(target, config)]);
         }
@@ -319,11 +280,10 @@ impl Manifest {
     }
 }
 
-/// A target by its name.
-pub fn parse_target(name: &str) -> Outcome<Target> {
+pub fn parse_target(name: &str) -> PackResult<Target> {
     name.parse().map_err(|unknown| {
         let known: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
-        let error: countersign_core::words::UnknownWord = unknown;
+        let error: countersign_policy::words::UnknownWord = unknown;
         Refusal::new(Code::TargetUnsupported, error.to_string())
             .with("target", name)
             .with("supported", known)
@@ -331,11 +291,11 @@ pub fn parse_target(name: &str) -> Outcome<Target> {
     })
 }
 
-impl Source {
+impl ModuleSource {
     /// A source as `add` takes it: `local:PATH` or `git:URL[#ref=…&subdir=…&shallow=…]`.
-    pub fn parse(text: &str) -> Outcome<Self> {
+    pub fn parse(text: &str) -> PackResult<Self> {
         let refuse =
-            |why: String| Stop::from(Refusal::new(Code::ArgumentsInvalid, why).with("field", "source"));
+            |why: String| PackError::from(Refusal::new(Code::ArgumentsInvalid, why).with("field", "source"));
         if let Some(path) = text.strip_prefix("local:").filter(|path| !path.is_empty()) {
             return Ok(Self { local_path: Some(LocalPath { path: path.to_owned() }), git: None });
         }
@@ -363,24 +323,24 @@ impl Source {
 }
 
 /// A path of the config repo that must stay in it.
-pub fn inside_repo(place: &Place, path: &str, of: &str) -> Outcome<PathBuf> {
+pub fn inside_repo(place: &PackEnvironment, path: &str, of: &str) -> PackResult<PathBuf> {
     let given = Path::new(path);
     let relative = match given.strip_prefix(&place.repo) {
         Ok(inside) => inside,
         Err(_) => given.strip_prefix(".").unwrap_or(given),
     };
-    if crate::place::stays_inside(relative) && !path.chars().any(crate::tree::is_hidden) {
+    if crate::place::stays_inside(relative) && !crate::tree::hides_something(path) {
         return Ok(place.repo.join(relative));
     }
     let message = format!("{of}: `{}` leads out of the config repo", shown(given));
     Err(Refusal::new(Code::IoInvalidPath, message).because("path_escapes").with("path", shown(given)).into())
 }
 
-fn invalid(path: &Path, why: &str) -> Stop {
+fn invalid(path: &Path, why: &str) -> PackError {
     Refusal::new(Code::ConfigInvalid, format!("`{}`: {why}", shown(path))).with("path", shown(path)).into()
 }
 
-fn unreadable(path: &Path, error: &serde_saphyr::Error) -> Stop {
+fn unreadable(path: &Path, error: &serde_saphyr::Error) -> PackError {
     let text = error.without_snippet().to_string();
     let line = text.lines().next().unwrap_or_default();
     let mut refusal =

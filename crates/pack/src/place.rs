@@ -1,42 +1,35 @@
-//! Where everything is: the pack's home, the config repo, the user's home, the project one stands in, this machine's name.
-//! The door fills it in; nothing here reads the environment.
+//! Paths and names the pack works with: its home, the config repo, the user's home, the project, this machine. The caller fills them
+//! in; nothing here reads the environment.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 
-/// The config repo's manifest.
 pub const MANIFEST: &str = "agentpack.yaml";
-/// The config repo's lockfile.
 pub const LOCKFILE: &str = "agentpack.lock.json";
 
-/// Where everything is.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// The user's home folder.
+pub struct PackEnvironment {
     pub home: PathBuf,
     /// `$AGENTPACK_HOME`: state, caches, and the config repo unless it is elsewhere.
     pub pack_home: PathBuf,
-    /// The config repo.
     pub repo: PathBuf,
     /// `$CODEX_HOME`, where it is set.
     pub codex_home: Option<PathBuf>,
     /// The working folder, which the project is found from.
     pub cwd: PathBuf,
-    /// This machine's name, for machine overlays.
     pub machine: String,
     /// `$PATH`, to find git with.
     pub path: Option<OsString>,
 }
 
-impl Place {
+impl PackEnvironment {
     /// `state/` in the pack's home.
     pub fn state(&self) -> PathBuf {
         self.pack_home.join("state")
     }
 
-    /// Where snapshots are.
     pub fn snapshots(&self) -> PathBuf {
         self.state().join("snapshots")
     }
@@ -78,16 +71,13 @@ pub fn machine_id(name: &str) -> String {
 /// A project as project overlays name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
-    /// Its folder.
     pub root: PathBuf,
     /// The first 16 hex digits of a digest: of its origin, or of its path where it has none.
     pub id: String,
-    /// The origin as git has it.
     pub origin: Option<String>,
 }
 
 impl Project {
-    /// The project at a folder.
     pub fn at(root: &Path) -> Self {
         let origin = origin(root);
         let named = match &origin {

@@ -1,27 +1,23 @@
-//! The plan: what has to change so that the disk is as it should be. Pure: two views in, a list out; nothing here reads,
-//! writes or knows the time.
+//! The plan: the changes that turn the actual state into the desired one. Pure: reads, writes and times nothing.
 
 use std::path::PathBuf;
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
-use crate::actual::Actual;
-use crate::desired::{Desired, Key};
+use crate::actual_state::ActualState;
+use crate::desired_state::{DesiredState, FileKey};
+use crate::error::shown;
 use crate::manifest::Target;
 use crate::place::posix;
-use crate::stop::shown;
-use countersign_core::words::words;
+use countersign_policy::words::words;
 
 words! {
-    /// What happens to a file.
-    pub enum Op("op") {
-        /// It is made.
+    pub enum FileOp("op") {
         Create = "create",
         /// It gets other content.
         Update = "update",
-        /// It goes.
         Delete = "delete",
     }
 }
@@ -29,41 +25,32 @@ words! {
 words! {
     /// Whose content an update replaces.
     pub enum UpdateKind("update kind") {
-        /// Ours.
         Managed = "managed_update",
         /// Somebody's: it has to be agreed to.
         Adopt = "adopt_update",
     }
 }
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// For which target.
+pub struct FileChange {
     pub target: Target,
-    /// What happens.
-    pub op: Op,
-    /// To which file.
+    pub op: FileOp,
     pub path: PathBuf,
-    /// What is in it now.
     pub before: Option<Digest>,
-    /// What will be.
     pub after: Option<Digest>,
     /// For updates: whose content goes.
     pub update_kind: Option<UpdateKind>,
-    /// Why.
     pub reason: &'static str,
 }
 
 /// What has to change, sorted by target and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The changes.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
 }
 
 /// Compares what should be with what is.
-pub fn plan(desired: &Desired, actual: &Actual) -> Plan {
+pub fn plan(desired: &DesiredState, actual: &ActualState) -> Plan {
     let mut changes = Vec::new();
     for (key, output) in &desired.outputs {
         let (target, path) = key;
@@ -73,13 +60,13 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Plan {
             continue;
         }
         let (op, update_kind, reason) = match (before, actual.managed.contains_key(key)) {
-            (None, _) => (Op::Create, None, "file missing"),
-            (Some(_), true) => (Op::Update, Some(UpdateKind::Managed), "content differs"),
+            (None, _) => (FileOp::Create, None, "file missing"),
+            (Some(_), true) => (FileOp::Update, Some(UpdateKind::Managed), "content differs"),
             (Some(_), false) => {
-                (Op::Update, Some(UpdateKind::Adopt), "would overwrite unmanaged existing file")
+                (FileOp::Update, Some(UpdateKind::Adopt), "would overwrite unmanaged existing file")
             }
         };
-        changes.push(Change {
+        changes.push(FileChange {
             target: *target,
             op,
             path: path.to_path_buf(),
@@ -89,12 +76,12 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Plan {
             reason,
         });
     }
-    let unasked = |key: &&Key| !desired.outputs.contains_key(*key) && !actual.kept.contains_key(*key);
+    let unasked = |key: &&FileKey| !desired.outputs.contains_key(*key) && !actual.kept.contains_key(*key);
     for key in actual.managed.keys().filter(unasked) {
         if let Some(before) = actual.files.get(key).copied().flatten() {
-            changes.push(Change {
+            changes.push(FileChange {
                 target: key.0,
-                op: Op::Delete,
+                op: FileOp::Delete,
                 path: key.1.to_path_buf(),
                 before: Some(before),
                 after: None,
@@ -109,25 +96,24 @@ pub fn plan(desired: &Desired, actual: &Actual) -> Plan {
 
 impl Plan {
     /// How many changes of a kind there are.
-    pub fn count(&self, op: Op) -> usize {
+    pub fn count(&self, op: FileOp) -> usize {
         self.changes.iter().filter(|change| change.op == op).count()
     }
 
     /// `{create, update, delete}`.
     pub fn summary(&self) -> Value {
-        json!({"create": self.count(Op::Create), "update": self.count(Op::Update), "delete": self.count(Op::Delete)})
+        json!({"create": self.count(FileOp::Create), "update": self.count(FileOp::Update), "delete": self.count(FileOp::Delete)})
     }
 
-    /// The changes as programs read them.
     pub fn changes_value(&self) -> Value {
-        self.changes.iter().map(Change::to_value).collect()
+        self.changes.iter().map(FileChange::to_value).collect()
     }
 
     /// Refuses if files of others would be overwritten and nobody agreed.
-    pub fn check_adopt(&self, adopt: Adopt) -> Result<(), Refusal> {
-        let adopted: Vec<&Change> =
+    pub fn check_adopt(&self, adopt: AdoptPolicy) -> Result<(), Refusal> {
+        let adopted: Vec<&FileChange> =
             self.changes.iter().filter(|change| change.update_kind == Some(UpdateKind::Adopt)).collect();
-        let Some(first) = adopted.first().filter(|_| adopt == Adopt::Refused) else { return Ok(()) };
+        let Some(first) = adopted.first().filter(|_| adopt == AdoptPolicy::Refused) else { return Ok(()) };
         let sample: Vec<String> = adopted.iter().take(20).map(|change| shown(&change.path)).collect();
         let message = match adopted.len() {
             1 => format!("`{}` exists and is not managed; it would be overwritten", shown(&first.path)),
@@ -146,16 +132,14 @@ impl Plan {
 
 /// Whether files of others may be overwritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Adopt {
-    /// They may not.
+pub enum AdoptPolicy {
     #[default]
     Refused,
     /// They may; a backup is kept.
     Agreed,
 }
 
-impl Change {
-    /// As programs read it.
+impl FileChange {
     pub fn to_value(&self) -> Value {
         let mut change = Map::new();
         change.insert("target".into(), self.target.as_str().into());

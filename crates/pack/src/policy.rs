@@ -1,27 +1,25 @@
-//! An organisation's rules for its config repo: `agentpack.org.yaml`, read by these commands and no other. `lint` checks, `audit`
-//! reports, `lock` pins the pack of rules it refers to. Changes nothing that is deployed.
+//! An organisation's rules for its config repo, `agentpack.org.yaml`: `lint` checks, `audit` reports, `lock` pins the policy pack.
+//! Changes nothing deployed.
 
 mod audit;
 mod lint;
 
 use std::path::PathBuf;
 
-use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_policy::refusal::{Code, NextAction, Refusal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use audit::{audit, lock};
 pub use lint::lint;
 
+use crate::error::{PackError, PackResult, shown};
 use crate::lockfile::LockedFile;
-use crate::manifest::Source;
-use crate::place::{Place, normal_url};
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Real};
+use crate::manifest::ModuleSource;
+use crate::place::{PackEnvironment, normal_url};
+use crate::system::{self, RealFileSystem};
 
-/// The organisation's configuration.
 pub const CONFIG: &str = "agentpack.org.yaml";
-/// What it pins.
 pub const ORG_LOCKFILE: &str = "agentpack.org.lock.json";
 
 /// The commands that change something, and need `--yes` where a program calls them.
@@ -47,21 +45,17 @@ pub const MUTATING: [&str; 19] = [
     "update",
 ];
 
-/// What the organisation asks for.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Org {
-    /// A pack of rules kept elsewhere.
+pub struct OrgPolicy {
     #[serde(default)]
     pub policy_pack: Option<PolicyPack>,
     /// What every repo must have.
     #[serde(default)]
-    pub distribution_policy: Distribution,
-    /// Where modules may come from.
+    pub distribution_policy: DistributionPolicy,
     #[serde(default)]
     pub supply_chain_policy: SupplyChain,
 }
 
-/// A pack of rules kept elsewhere.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PolicyPack {
     /// `local:PATH` or `git:URL…`.
@@ -70,7 +64,7 @@ pub struct PolicyPack {
 
 /// What every repo must have.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Distribution {
+pub struct DistributionPolicy {
     /// Targets that must be configured.
     #[serde(default)]
     pub required_targets: Vec<String>,
@@ -79,7 +73,6 @@ pub struct Distribution {
     pub required_modules: Vec<String>,
 }
 
-/// Where modules may come from.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SupplyChain {
     /// The beginnings of remotes that may be used; empty means any.
@@ -95,34 +88,33 @@ pub struct SupplyChain {
 pub struct OrgLock {
     /// Always 1.
     pub version: u32,
-    /// The pack as it is pinned.
     pub policy_pack: LockedPack,
 }
 
 /// A pack of rules as it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockedPack {
-    /// As the configuration has it.
-    pub source: Source,
+    pub source: ModuleSource,
     /// With the commit.
     pub resolved_source: Value,
     /// `local`, or the commit.
     pub resolved_version: String,
     /// Over all of its files.
     pub sha256: String,
-    /// Its files.
     pub file_manifest: Vec<LockedFile>,
 }
 
-impl Org {
+impl OrgPolicy {
     /// The configuration of the repo, if there is one.
-    pub fn load(place: &Place) -> Outcome<Option<Self>> {
+    pub fn load(place: &PackEnvironment) -> PackResult<Option<Self>> {
         let path = place.repo.join(CONFIG);
-        let read = system::read_if_there(&Real, &path, 16 << 20);
-        let Some(bytes) = read.map_err(|error| Stop::io("read", &path, &error))? else { return Ok(None) };
+        let read = system::read_if_there(&RealFileSystem, &path, 16 << 20);
+        let Some(bytes) = read.map_err(|error| PackError::io("read", &path, &error))? else {
+            return Ok(None);
+        };
         let invalid = |why: String| {
             let refusal = Refusal::new(Code::PolicyConfigInvalid, format!("`{}`: {why}", shown(&path)));
-            Stop::from(refusal.with("path", shown(&path)))
+            PackError::from(refusal.with("path", shown(&path)))
         };
         let text = String::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8 text".to_owned()))?;
         let said = |error: serde_saphyr::Error| {
@@ -142,7 +134,7 @@ impl Org {
     }
 
     /// The configuration, which must be there.
-    pub fn require(place: &Place) -> Outcome<Self> {
+    pub fn require(place: &PackEnvironment) -> PackResult<Self> {
         Self::load(place)?.ok_or_else(|| {
             let message = format!("there is no `{CONFIG}` in `{}`", shown(&place.repo));
             let refusal = Refusal::new(Code::PolicyConfigMissing, message);
@@ -150,7 +142,6 @@ impl Org {
         })
     }
 
-    /// Whether a remote may be used.
     pub fn allows(&self, url: &str) -> bool {
         let allowed = &self.supply_chain_policy.allowed_git_remotes;
         allowed.is_empty() || allowed.iter().any(|entry| covers(entry, url))
@@ -172,17 +163,16 @@ fn covers(entry: &str, url: &str) -> bool {
     !entry.is_empty() && !leads_up && (url == entry || url.starts_with(&format!("{entry}/")))
 }
 
-fn org_lockfile(place: &Place) -> PathBuf {
+fn org_lockfile(place: &PackEnvironment) -> PathBuf {
     place.repo.join(ORG_LOCKFILE)
 }
 
-/// What is pinned, if anything is.
-fn read_lock(place: &Place) -> Outcome<Option<OrgLock>> {
+fn read_lock(place: &PackEnvironment) -> PackResult<Option<OrgLock>> {
     let path = org_lockfile(place);
-    let read = system::read_if_there(&Real, &path, 256 << 20);
-    let Some(bytes) = read.map_err(|error| Stop::io("read", &path, &error))? else { return Ok(None) };
+    let read = system::read_if_there(&RealFileSystem, &path, 256 << 20);
+    let Some(bytes) = read.map_err(|error| PackError::io("read", &path, &error))? else { return Ok(None) };
     serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-        Stop::refused(Code::PolicyConfigInvalid, format!("`{}` can't be read: {error}", shown(&path)))
+        PackError::refused(Code::PolicyConfigInvalid, format!("`{}` can't be read: {error}", shown(&path)))
     })
 }
 

@@ -1,53 +1,43 @@
-//! Target manifests: `.agentpack.manifest.<target>.json` in each root says which files there are ours. Read with care, since
-//! anybody can write them; a bad one counts as missing and is pointed at.
+//! Target manifests: `.agentpack.manifest.<target>.json` in each root lists our files there. Anybody can write them, so a bad one counts
+//! as missing and gives a warning.
 
 use std::path::{Path, PathBuf};
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 use serde::{Deserialize, Serialize};
 
+use crate::error::shown;
 use crate::manifest::Target;
 use crate::place::stays_inside;
-use crate::stop::shown;
-use crate::system::{self, System};
-use crate::tree::is_hidden;
+use crate::system::{self, FileSystem};
+use crate::tree::hides_something;
 
-/// A target manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct TargetManifest {
     /// Always 1.
     pub schema_version: u32,
-    /// When it was written.
     #[serde(default)]
     pub generated_at: String,
-    /// The target.
     pub tool: String,
-    /// The deployment that wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<String>,
-    /// The files that are ours.
     #[serde(default)]
     pub managed_files: Vec<RecordedFile>,
 }
 
-/// A file that is ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedFile {
     /// From the root, with forward slashes.
     pub path: String,
-    /// As it was deployed.
     pub sha256: String,
-    /// For which modules.
     #[serde(default)]
     pub module_ids: Vec<String>,
 }
 
-/// The largest manifest that is read.
 const LIMIT: u64 = 256 * 1024 * 1024;
 /// The name manifests had when there was one a folder.
 const LEGACY: &str = ".agentpack.manifest.json";
 
-/// A target's manifest in a root.
 pub fn path_in(root: &Path, target: Target) -> PathBuf {
     root.join(format!(".agentpack.manifest.{target}.json"))
 }
@@ -57,18 +47,15 @@ pub fn is_record(name: &str) -> bool {
     name.starts_with(".agentpack.manifest") && name.ends_with(".json")
 }
 
-/// What was found in a root.
 #[derive(Clone, Debug)]
 pub struct FoundRecord {
-    /// Where.
     pub path: PathBuf,
-    /// What it says.
-    pub record: Record,
+    pub record: TargetManifest,
 }
 
 /// Reads a root's manifest. One that can't be used is none, and a warning says why.
 pub fn read(
-    system: &dyn System,
+    system: &dyn FileSystem,
     root: &Path,
     target: Target,
     warnings: &mut Vec<String>,
@@ -87,7 +74,7 @@ pub fn read(
     Some(FoundRecord { path: legacy, record })
 }
 
-fn read_one(system: &dyn System, path: &Path, warnings: &mut Vec<String>) -> Option<Record> {
+fn read_one(system: &dyn FileSystem, path: &Path, warnings: &mut Vec<String>) -> Option<TargetManifest> {
     let bytes = match system::read_if_there(system, path, LIMIT) {
         Ok(bytes) => bytes?,
         Err(error) => {
@@ -95,7 +82,7 @@ fn read_one(system: &dyn System, path: &Path, warnings: &mut Vec<String>) -> Opt
             return None;
         }
     };
-    let record: Record = match serde_json::from_slice(&bytes) {
+    let record: TargetManifest = match serde_json::from_slice(&bytes) {
         Ok(record) => record,
         Err(error) => {
             warnings.push(format!("`{}` is not a manifest and counts as missing: {error}", shown(path)));
@@ -113,17 +100,16 @@ fn read_one(system: &dyn System, path: &Path, warnings: &mut Vec<String>) -> Opt
     Some(record)
 }
 
-impl Record {
+impl TargetManifest {
     /// The files it may speak for, as paths and digests; entries that lead elsewhere are skipped.
     pub fn files(&self, root: &Path) -> Vec<(PathBuf, Option<Digest>, &RecordedFile)> {
         let mine = self
             .managed_files
             .iter()
-            .filter(|file| stays_inside(Path::new(&file.path)) && !file.path.chars().any(is_hidden));
+            .filter(|file| stays_inside(Path::new(&file.path)) && !hides_something(&file.path));
         mine.map(|file| (root.join(&file.path), file.sha256.parse().ok(), file)).collect()
     }
 
-    /// Its text.
     pub fn text(&self) -> String {
         // Strings and numbers always have a JSON form.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"

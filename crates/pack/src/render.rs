@@ -1,126 +1,116 @@
-//! A module as it is deployed: its own files with every overlay on top. Says for each file which layer it comes from.
-//! Checks that a module is what its type says.
+//! A module as it is deployed: its own files with every overlay on top, and the layer each file comes from. Checks that a module is what
+//! its type says.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 
-use crate::digests::Digests;
+use crate::digests::DigestCache;
+use crate::error::{PackError, PackResult};
 use crate::lockfile::Lockfile;
 use crate::manifest::{Module, ModuleType};
-use crate::overlay::{self, Changes, Layer};
-use crate::place::{Place, Project};
+use crate::overlay::{self, OverlayChanges, OverlayLayer};
+use crate::place::{PackEnvironment, Project};
 use crate::sources;
-use crate::stop::{Outcome, Stop};
-use crate::system::{self, Access, Stamp, System};
+use crate::system::{self, FileAccess, FileStamp, FileSystem};
 use crate::tree;
 
 /// The largest file that is composed, patched or checked in memory.
-pub const TEXT_LIMIT: u64 = 32 * 1024 * 1024;
+pub(crate) const TEXT_LIMIT: u64 = 32 * 1024 * 1024;
 
 /// What is to be in a file. Copied files stay on disk until they are copied.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum FileContent {
     /// The content of another file.
-    CopyOf(PathBuf, Stamp),
-    /// Composed.
+    CopyOf(PathBuf, FileStamp),
     Bytes(Vec<u8>),
 }
 
-impl Content {
-    /// Its digest.
-    pub fn digest(&self, system: &dyn System, digests: &mut Digests) -> io::Result<Digest> {
+impl FileContent {
+    pub fn digest(&self, system: &dyn FileSystem, digests: &mut DigestCache) -> io::Result<Digest> {
         match self {
-            Content::CopyOf(path, stamp) => digests.of(system, path, *stamp),
-            Content::Bytes(bytes) => Ok(Digest::plain(bytes)),
+            FileContent::CopyOf(path, stamp) => digests.of(system, path, *stamp),
+            FileContent::Bytes(bytes) => Ok(Digest::plain(bytes)),
         }
     }
 
     /// Its bytes, if there are not more than `limit`.
-    pub fn bytes(&self, system: &dyn System, limit: u64) -> io::Result<Vec<u8>> {
+    pub fn bytes(&self, system: &dyn FileSystem, limit: u64) -> io::Result<Vec<u8>> {
         match self {
-            Content::CopyOf(path, _) => system::read(system, path, limit),
-            Content::Bytes(bytes) => Ok(bytes.clone()),
+            FileContent::CopyOf(path, _) => system::read(system, path, limit),
+            FileContent::Bytes(bytes) => Ok(bytes.clone()),
         }
     }
 
-    /// Whether it may be run.
-    pub fn access(&self) -> Access {
+    pub fn access(&self) -> FileAccess {
         match self {
-            Content::CopyOf(_, stamp) => stamp.access,
-            Content::Bytes(_) => Access::Plain,
+            FileContent::CopyOf(_, stamp) => stamp.access,
+            FileContent::Bytes(_) => FileAccess::Plain,
         }
     }
 }
 
-/// One file of a rendered module.
 #[derive(Clone, Debug)]
 pub struct RenderedFile {
-    /// What is in it.
-    pub content: Content,
+    pub content: FileContent,
     /// The overlay it comes from; none means the module itself.
-    pub layer: Option<Layer>,
+    pub layer: Option<OverlayLayer>,
 }
 
-/// A module with its overlays.
 #[derive(Clone, Debug)]
-pub struct Rendered {
-    /// Its id.
+pub struct RenderedModule {
     pub id: String,
-    /// What it is.
     pub kind: ModuleType,
     /// The name after the type.
     pub name: String,
     /// Which targets it goes to; empty means all.
     pub targets: Vec<String>,
-    /// Its files by their names.
     pub files: BTreeMap<String, RenderedFile>,
 }
 
-/// Renders one module.
-pub fn module(
-    place: &Place,
+pub(crate) fn module(
+    place: &PackEnvironment,
     project: &Project,
-    system: &dyn System,
+    system: &dyn FileSystem,
     module: &Module,
     lock: Option<&Lockfile>,
-) -> Outcome<Rendered> {
+) -> PackResult<RenderedModule> {
     let origin = sources::origin(place, module, lock)?;
     let mut files: BTreeMap<String, RenderedFile> = tree::files(system, &origin.root)?
         .into_iter()
         .map(|file| {
-            (file.name, RenderedFile { content: Content::CopyOf(file.path, file.stamp), layer: None })
+            (file.name, RenderedFile { content: FileContent::CopyOf(file.path, file.stamp), layer: None })
         })
         .collect();
-    for layer in Layer::ALL.iter().copied() {
+    for layer in OverlayLayer::ALL.iter().copied() {
         let folder = overlay::folder(place, project, layer, &module.id);
         let Some(overlay) = overlay::read(system, layer, folder)? else { continue };
         match overlay.changes {
-            Changes::Files(changed) => files.extend(changed.into_iter().map(|file| {
+            OverlayChanges::Files(changed) => files.extend(changed.into_iter().map(|file| {
                 (
                     file.name,
-                    RenderedFile { content: Content::CopyOf(file.path, file.stamp), layer: Some(layer) },
+                    RenderedFile { content: FileContent::CopyOf(file.path, file.stamp), layer: Some(layer) },
                 )
             })),
-            Changes::Patches(patches) => {
+            OverlayChanges::Patches(patches) => {
                 for patch in patches {
                     let below = files.get(&patch.name).ok_or_else(|| {
                         let message =
                             format!("module `{}` has no file `{}` for its patch", module.id, patch.name);
-                        Stop::refused(Code::OverlayPatchApplyFailed, message)
+                        PackError::refused(Code::OverlayPatchApplyFailed, message)
                     })?;
                     let before = below.content.bytes(system, TEXT_LIMIT);
-                    let before = before.map_err(|error| Stop::io("patch", &patch.path, &error))?;
-                    let content = Content::Bytes(overlay::apply_patch(system, &patch, &before)?);
+                    let before = before.map_err(|error| PackError::io("patch", &patch.path, &error))?;
+                    let content = FileContent::Bytes(overlay::apply_patch(system, &patch, &before)?);
                     files.insert(patch.name, RenderedFile { content, layer: Some(layer) });
                 }
             }
         }
     }
-    let rendered = Rendered {
+    let rendered = RenderedModule {
         id: module.id.clone(),
         kind: module.kind,
         name: module.name().to_owned(),
@@ -131,7 +121,7 @@ pub fn module(
     Ok(rendered)
 }
 
-impl Rendered {
+impl RenderedModule {
     /// The one Markdown file of a prompt or a command.
     pub fn markdown(&self) -> Option<(&str, &RenderedFile)> {
         let mut all = self.files.iter().filter(|(name, _)| name.to_lowercase().ends_with(".md"));
@@ -141,27 +131,33 @@ impl Rendered {
         }
     }
 
-    /// Whether it goes to a target.
     pub fn goes_to(&self, target: &str) -> bool {
         self.targets.is_empty() || self.targets.iter().any(|name| name == target)
     }
 }
 
 /// Whether files can be the module that is said to be made of them.
-pub fn check_files(system: &dyn System, module: &Module, files: &[tree::TreeFile]) -> Outcome<()> {
+pub(crate) fn check_files(
+    system: &dyn FileSystem,
+    module: &Module,
+    files: &[tree::TreeFile],
+) -> PackResult<()> {
     let files = files.iter().map(|file| {
-        let content = Content::CopyOf(file.path.clone(), file.stamp);
+        let content = FileContent::CopyOf(file.path.clone(), file.stamp);
         (file.name.clone(), RenderedFile { content, layer: None })
     });
     let (id, name) = (module.id.clone(), module.name().to_owned());
-    check(system, &Rendered { id, kind: module.kind, name, targets: Vec::new(), files: files.collect() })
+    check(
+        system,
+        &RenderedModule { id, kind: module.kind, name, targets: Vec::new(), files: files.collect() },
+    )
 }
 
 /// Whether a module is what its type says.
-fn check(system: &dyn System, module: &Rendered) -> Outcome<()> {
+fn check(system: &dyn FileSystem, module: &RenderedModule) -> PackResult<()> {
     let invalid = |why: &str| {
         let refusal = Refusal::new(Code::ConfigInvalid, format!("module `{}`: {why}", module.id));
-        Stop::from(refusal.with("module_id", module.id.as_str()))
+        PackError::from(refusal.with("module_id", module.id.as_str()))
     };
     let text = |file: &RenderedFile| {
         let bytes = file.content.bytes(system, TEXT_LIMIT).map_err(|error| invalid(&error.to_string()))?;
@@ -211,7 +207,7 @@ fn check(system: &dyn System, module: &Rendered) -> Outcome<()> {
 }
 
 /// What stands between the first two `---` lines.
-pub fn front_matter(text: &str) -> Option<serde_json::Value> {
+pub(crate) fn front_matter(text: &str) -> Option<serde_json::Value> {
     let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     let rest = rest.strip_prefix("---\n").or_else(|| rest.strip_prefix("---\r\n"))?;
     let end = rest.lines().scan(0, |at, line| {

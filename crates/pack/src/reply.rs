@@ -1,21 +1,17 @@
-//! What a command answers: data, warnings, or why not, and the envelope around it. The names of commands are here and nowhere
-//! else.
+//! Answers of commands: data, warnings or an error, and the envelope around them.
 
-use countersign_core::envelope::Envelope;
+use countersign_policy::envelope::Envelope;
 use serde_json::{Map, Value, json};
 
-use crate::stop::{Outcome, Stop, UNEXPECTED};
+use crate::error::{PackError, PackResult, UNEXPECTED};
 
-/// A good answer.
 #[derive(Debug, Default)]
-pub struct Reply {
-    /// What was asked for.
+pub struct PackCommandReply {
     pub data: Map<String, Value>,
-    /// What should be known.
     pub warnings: Vec<String>,
 }
 
-impl Reply {
+impl PackCommandReply {
     /// An answer without warnings.
     pub fn new(data: Map<String, Value>) -> Self {
         Self { data, warnings: Vec::new() }
@@ -35,7 +31,6 @@ impl Reply {
         self
     }
 
-    /// The same answer with warnings.
     #[must_use]
     pub fn warn(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
@@ -49,34 +44,36 @@ pub fn put_path(data: &mut Map<String, Value>, name: &str, path: &std::path::Pat
     data.insert(format!("{name}_posix"), crate::place::posix(path).into());
 }
 
-/// A command as envelopes name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct CommandName {
     /// `command`, dotted.
     pub command: &'static str,
     /// `command_id`: its words as they are typed.
     pub id: &'static str,
 }
 
-impl Name {
-    /// A command of these words.
+impl CommandName {
     pub const fn new(command: &'static str, id: &'static str) -> Self {
         Self { command, id }
     }
+
+    pub fn put_into(self, envelope: &mut Envelope) {
+        envelope.command = self.command.to_owned();
+        envelope.command_id = self.id.to_owned();
+        envelope.command_path = self.id.split(' ').map(str::to_owned).collect();
+    }
 }
 
-/// The envelope of a command.
-pub fn envelope(name: Name, outcome: Outcome<Reply>) -> Envelope {
+pub fn envelope(name: CommandName, outcome: PackResult<PackCommandReply>) -> Envelope {
     let mut envelope = match outcome {
         Ok(reply) => Envelope::ok(name.command, reply.data).warn(reply.warnings),
-        Err(Stop::Refused(refusal)) => Envelope::refused(name.command, &refusal),
-        Err(Stop::Broken(broken)) => {
+        Err(PackError::Refused(refusal)) => Envelope::refused(name.command, &refusal),
+        Err(PackError::Broken(broken)) => {
             let details =
                 json!({"reason_code": "unexpected", "next_actions": ["retry_command"], "retryable": true});
             Envelope::fault(name.command, UNEXPECTED, broken.to_string(), Some(details))
         }
     };
-    envelope.command_id = name.id.to_owned();
-    envelope.command_path = name.id.split(' ').map(str::to_owned).collect();
+    name.put_into(&mut envelope);
     envelope
 }

@@ -1,21 +1,22 @@
-//! The config repo itself: making one, adding and removing modules, pinning and fetching them, and keeping machines in step.
-//! Touches nothing that is deployed.
+//! The config repo: creates one, adds, removes, pins and fetches modules, and syncs with a remote. Touches nothing deployed.
 
 use std::path::PathBuf;
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::doctor::IGNORED;
-use crate::git::{Git, not_an_option};
+use crate::error::{PackError, PackResult, shown};
+use crate::git::{GitRepo, not_an_option};
 use crate::lockfile;
-use crate::manifest::{self, Manifest, Module, ModuleType, Scope, Source, Target, inside_repo, parse_target};
-use crate::place::{LOCKFILE, MANIFEST, Place};
-use crate::reply::Reply;
+use crate::manifest::{
+    self, Manifest, Module, ModuleSource, ModuleType, Target, TargetScope, inside_repo, parse_target,
+};
+use crate::place::{LOCKFILE, MANIFEST, PackEnvironment};
+use crate::reply::PackCommandReply;
 use crate::sources;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Found, Real, System};
+use crate::system::{self, FileSystem, PathStatus, RealFileSystem};
 
 const SKELETON: &str = "version: 1
 
@@ -35,7 +36,7 @@ modules: []
 ";
 
 /// A manifest for these targets, with a profile and no modules yet.
-pub fn skeleton(targets: &[Target], scope: Scope) -> String {
+pub fn skeleton(targets: &[Target], scope: TargetScope) -> String {
     let (head, rest) = SKELETON.split_once("targets:\n").unwrap_or((SKELETON, ""));
     let tail = rest.split_once("\n\n").map_or("", |(_, tail)| tail);
     let each = targets.iter().map(|target| format!("  {target}:\n    mode: files\n    scope: {scope}\n"));
@@ -45,32 +46,35 @@ pub fn skeleton(targets: &[Target], scope: Scope) -> String {
 /// Whether something is also done with git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithGit {
-    /// It is.
     Yes,
-    /// It is not.
     No,
 }
 
-fn write(system: &dyn System, path: &std::path::Path, text: &str) -> Outcome<()> {
-    system::write_whole(system, path, text.as_bytes()).map_err(|error| Stop::io("write", path, &error))
+fn write(system: &dyn FileSystem, path: &std::path::Path, text: &str) -> PackResult<()> {
+    system::write_whole(system, path, text.as_bytes()).map_err(|error| PackError::io("write", path, &error))
 }
 
 /// Makes a config repo, with this manifest or the usual one. What is there stays.
-pub fn init(place: &Place, git: WithGit, manifest_text: Option<&str>, system: &dyn System) -> Outcome<Reply> {
+pub fn init(
+    place: &PackEnvironment,
+    git: WithGit,
+    manifest_text: Option<&str>,
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
     let manifest = place.repo.join(MANIFEST);
-    let there =
-        system.look(&manifest).map_err(|error| Stop::io("read", &manifest, &error))? != Found::Missing;
+    let there = system.path_status(&manifest).map_err(|error| PackError::io("read", &manifest, &error))?
+        != PathStatus::Missing;
     let modules = place.repo.join("modules");
-    system::make_folders(system, &modules).map_err(|error| Stop::io("make", &modules, &error))?;
+    system::make_folders(system, &modules).map_err(|error| PackError::io("make", &modules, &error))?;
     if !there {
         write(system, &manifest, manifest_text.unwrap_or(SKELETON))?;
     }
     let mut warnings = Vec::new();
     if git == WithGit::Yes {
-        Git::own(place).run(&["init", "--quiet"])?;
+        GitRepo::own(place).run(&["init", "--quiet"])?;
         let ignore = place.repo.join(".gitignore");
         let bytes = system::read_if_there(system, &ignore, 16 << 20)
-            .map_err(|error| Stop::io("read", &ignore, &error))?;
+            .map_err(|error| PackError::io("read", &ignore, &error))?;
         let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
         if !text.lines().any(|line| line.trim() == IGNORED) {
             write(system, &ignore, &format!("{text}{IGNORED}\n"))?;
@@ -79,28 +83,28 @@ pub fn init(place: &Place, git: WithGit, manifest_text: Option<&str>, system: &d
     if there {
         warnings.push(format!("`{}` was there already and stays as it is", shown(&manifest)));
     }
-    let reply = Reply::default().with_path("repo", &place.repo).with_path("manifest", &manifest);
+    let reply = PackCommandReply::default().with_path("repo", &place.repo).with_path("manifest", &manifest);
     Ok(reply.with("created", !there).with("git", git == WithGit::Yes).warn(warnings))
 }
 
-/// What `add` is told.
+/// The arguments of `add`.
 #[derive(Clone, Debug)]
-pub struct Addition {
-    /// What it is.
+pub struct ModuleAddition {
     pub kind: ModuleType,
     /// `local:PATH` or `git:URL…`.
     pub source: String,
     /// Its id; one is made where none is given.
     pub id: Option<String>,
-    /// Its tags.
     pub tags: Vec<String>,
-    /// Its targets.
     pub targets: Vec<String>,
 }
 
-/// Adds a module to the manifest.
-pub fn add(place: &Place, addition: &Addition, system: &dyn System) -> Outcome<Reply> {
-    let source = Source::parse(&addition.source)?;
+pub fn add(
+    place: &PackEnvironment,
+    addition: &ModuleAddition,
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
+    let source = ModuleSource::parse(&addition.source)?;
     let named = match (&source.local_path, &source.git) {
         (Some(local), _) => {
             inside_repo(place, &local.path, "the module")?;
@@ -129,67 +133,72 @@ pub fn add(place: &Place, addition: &Addition, system: &dyn System) -> Outcome<R
     };
     let (path, text) = manifest_text(place, system)?;
     write(system, &path, &manifest::add(&text, &module, &path)?)?;
-    Ok(Reply::default()
+    Ok(PackCommandReply::default()
         .with("module_id", id)
         .with("type", addition.kind.as_str())
         .with_path("manifest", &path))
 }
 
-/// Removes a module from the manifest.
-pub fn remove(place: &Place, id: &str, system: &dyn System) -> Outcome<Reply> {
+pub fn remove(place: &PackEnvironment, id: &str, system: &dyn FileSystem) -> PackResult<PackCommandReply> {
     let (path, text) = manifest_text(place, system)?;
     write(system, &path, &manifest::remove(&text, id, &path)?)?;
-    Ok(Reply::default().with("module_id", id).with_path("manifest", &path))
+    Ok(PackCommandReply::default().with("module_id", id).with_path("manifest", &path))
 }
 
-fn manifest_text(place: &Place, system: &dyn System) -> Outcome<(PathBuf, String)> {
+fn manifest_text(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<(PathBuf, String)> {
     Manifest::load(place)?;
     let path = place.repo.join(MANIFEST);
-    let bytes = system::read(system, &path, 16 << 20).map_err(|error| Stop::io("read", &path, &error))?;
+    let bytes =
+        system::read(system, &path, 16 << 20).map_err(|error| PackError::io("read", &path, &error))?;
     String::from_utf8(bytes)
         .map(|text| (path, text))
-        .map_err(|error| Stop::broken("read the manifest", error))
+        .map_err(|error| PackError::broken("read the manifest", error))
 }
 
-/// Pins every module.
-pub fn lock(place: &Place, system: &dyn System) -> Outcome<Reply> {
+pub fn lock(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<PackCommandReply> {
     let (manifest, warnings) = Manifest::load(place)?;
     let locked = lockfile::lock(place, &manifest, Timestamp::now())?;
     let path = place.repo.join(LOCKFILE);
     write(system, &path, &locked.text()?)?;
-    Ok(Reply::default().with_path("lockfile", &path).with("modules", locked.modules.len()).warn(warnings))
+    Ok(PackCommandReply::default()
+        .with_path("lockfile", &path)
+        .with("modules", locked.modules.len())
+        .warn(warnings))
 }
 
-/// Fetches what is pinned.
-pub fn fetch(place: &Place) -> Outcome<Reply> {
+pub fn fetch(place: &PackEnvironment) -> PackResult<PackCommandReply> {
     let (manifest, warnings) = Manifest::load(place)?;
     let locked = sources::lockfile(place)?.ok_or_else(|| {
         let message = format!("there is no `{LOCKFILE}` in `{}`", shown(&place.repo));
-        Stop::from(Refusal::new(Code::LockfileMissing, message))
+        PackError::from(Refusal::new(Code::LockfileMissing, message))
     })?;
     let fetched = lockfile::fetch(place, &manifest, &locked)?;
     let values: Vec<Value> = fetched.iter().map(Value::from).collect();
-    Ok(Reply::default().with("fetched", fetched.len()).with("modules", values).warn(warnings))
+    Ok(PackCommandReply::default().with("fetched", fetched.len()).with("modules", values).warn(warnings))
 }
 
 /// Whether a step of `update` is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
-    /// As it seems right.
+pub enum StepPreference {
     #[default]
     Usual,
-    /// It is.
     Do,
-    /// It is not.
     Leave,
 }
 
 /// Pins where nothing is pinned, and fetches.
-pub fn update(place: &Place, lock_wish: Wish, fetch_wish: Wish, system: &dyn System) -> Outcome<Reply> {
+pub fn update(
+    place: &PackEnvironment,
+    lock_wish: StepPreference,
+    fetch_wish: StepPreference,
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
     let locks = match lock_wish {
-        Wish::Do => true,
-        Wish::Leave => false,
-        Wish::Usual => system.look(&place.repo.join(LOCKFILE)).is_ok_and(|found| found == Found::Missing),
+        StepPreference::Do => true,
+        StepPreference::Leave => false,
+        StepPreference::Usual => {
+            system.path_status(&place.repo.join(LOCKFILE)).is_ok_and(|found| found == PathStatus::Missing)
+        }
     };
     let mut steps = Vec::new();
     let mut warnings = Vec::new();
@@ -198,57 +207,57 @@ pub fn update(place: &Place, lock_wish: Wish, fetch_wish: Wish, system: &dyn Sys
         steps.push(json!({"name": "lock", "ok": true, "detail": reply.data}));
         warnings.extend(reply.warnings);
     }
-    if fetch_wish != Wish::Leave {
+    if fetch_wish != StepPreference::Leave {
         let reply = fetch(place)?;
         steps.push(json!({"name": "fetch", "ok": true, "detail": reply.data}));
         warnings.extend(reply.warnings);
     }
     warnings.dedup();
-    Ok(Reply::default().with("steps", steps).warn(warnings))
+    Ok(PackCommandReply::default().with("steps", steps).warn(warnings))
 }
 
 /// Names the remote that machines meet at.
-pub fn set_remote(place: &Place, url: &str, name: &str) -> Outcome<Reply> {
+pub fn set_remote(place: &PackEnvironment, url: &str, name: &str) -> PackResult<PackCommandReply> {
     not_an_option("url", url)?;
     not_an_option("remote", name)?;
-    let git = Git::own(place);
+    let git = GitRepo::own(place);
     git.require_repo()?;
     let known = git.run(&["remote"])?.lines().any(|remote| remote == name);
     git.run(&["remote", if known { "set-url" } else { "add" }, name, url])?;
-    Ok(Reply::default().with("remote", name).with("url", url))
+    Ok(PackCommandReply::default().with("remote", name).with("url", url))
 }
 
-/// How a pull joins two histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Join {
-    /// Ours on top of theirs.
+pub enum PullStrategy {
     Rebase,
     /// Only if ours has nothing of its own.
     FastForward,
 }
 
-/// Pulls and pushes the config repo.
-pub fn sync(place: &Place, join: Join, remote: &str) -> Outcome<Reply> {
-    let git = Git::own(place);
+pub fn sync(place: &PackEnvironment, join: PullStrategy, remote: &str) -> PackResult<PackCommandReply> {
+    let git = GitRepo::own(place);
     git.require_repo()?;
     git.require_clean()?;
     let branch = git.branch()?;
     git.require_remote(remote)?;
     let how = match join {
-        Join::Rebase => "--rebase",
-        Join::FastForward => "--ff-only",
+        PullStrategy::Rebase => "--rebase",
+        PullStrategy::FastForward => "--ff-only",
     };
     let there = git.try_run(&["ls-remote", "--exit-code", "--heads", remote, &branch])?.0;
     if there {
         git.run(&["pull", "--quiet", how, remote, &branch])?;
     }
     git.run(&["push", "--quiet", "--set-upstream", remote, &branch])?;
-    Ok(Reply::default().with("remote", remote).with("branch", branch).with("rebase", join == Join::Rebase))
+    Ok(PackCommandReply::default()
+        .with("remote", remote)
+        .with("branch", branch)
+        .with("rebase", join == PullStrategy::Rebase))
 }
 
 /// The real file system, or what would be of it.
-pub fn real_or_dry(dry_run: bool) -> Box<dyn System> {
-    if dry_run { Box::new(system::DryRun::default()) } else { Box::new(Real) }
+pub fn real_or_dry(dry_run: bool) -> Box<dyn FileSystem> {
+    if dry_run { Box::new(system::DryRun::default()) } else { Box::new(RealFileSystem) }
 }
 
 #[cfg(test)]
@@ -257,12 +266,12 @@ mod tests {
 
     #[test]
     fn a_manifest_for_chosen_targets_is_one() {
-        let text = skeleton(&[Target::Codex, Target::Vscode], Scope::Project);
+        let text = skeleton(&[Target::Codex, Target::Vscode], TargetScope::Project);
         let (manifest, warnings) = Manifest::parse(&text, std::path::Path::new(MANIFEST)).unwrap();
         let names: Vec<&str> = manifest.targets.keys().map(String::as_str).collect();
         assert_eq!((names, warnings), (vec!["codex", "vscode"], Vec::new()), "{text}");
-        assert!(manifest.targets.values().all(|target| target.scope == Scope::Project));
-        let usual = skeleton(&[Target::Codex, Target::ClaudeCode], Scope::Both);
+        assert!(manifest.targets.values().all(|target| target.scope == TargetScope::Project));
+        let usual = skeleton(&[Target::Codex, Target::ClaudeCode], TargetScope::Both);
         assert_eq!(usual, SKELETON);
     }
 }

@@ -1,74 +1,67 @@
-//! Going back: the disk as it was after a snapshot, or before the first one (`initial`). Files that somebody edited since are
-//! backed up before they are overwritten, like everything else.
+//! Rollback: the files as they were after a snapshot, or before the first one (`initial`). Backs up files that were edited since before
+//! overwriting them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 
-use crate::apply::{Applied, Edit, Work, apply};
-use crate::diff::{self, Lines};
+use crate::apply::{ApplyJob, ApplyResult, StagedEdit, apply};
+use crate::diff::{self, DiffBody};
+use crate::error::{PackError, PackResult, shown};
 use crate::manifest::Target;
-use crate::place::Place;
-use crate::plan::Op;
+use crate::place::PackEnvironment;
+use crate::plan::FileOp;
 use crate::records;
-use crate::render::Content;
+use crate::render::FileContent;
 use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotKind, SnapshotRoot};
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Access, Found, Stamp, System};
-use crate::targets::{Extras, Root};
+use crate::system::{self, FileAccess, FileStamp, FileSystem, PathStatus};
+use crate::targets::{ExtraFiles, TargetRoot};
 
 /// The state before the first deployment.
 pub const INITIAL: &str = "initial";
 
-/// What going back would do.
 #[derive(Debug)]
-pub struct Return {
+pub struct RollbackPlan {
     to: String,
-    changes: Vec<Restored>,
+    changes: Vec<RollbackChange>,
     managed: Vec<ManagedFile>,
-    roots: Vec<Root>,
-    left_roots: Vec<Root>,
+    roots: Vec<TargetRoot>,
+    left_roots: Vec<TargetRoot>,
     /// The roots that have a manifest afterwards.
     kept: BTreeSet<usize>,
     previous: Option<String>,
-    contents: BTreeMap<(String, String), Content>,
+    contents: BTreeMap<(String, String), FileContent>,
     lockfile_sha256: Option<String>,
 }
 
-/// One file that going back changes.
 #[derive(Debug)]
-pub struct Restored {
-    /// For which target.
+pub struct RollbackChange {
     pub target: Target,
-    /// Which file.
     pub path: PathBuf,
-    /// What is in it now.
     pub before: Option<Digest>,
     /// What will be; none means that it goes.
     pub after: Option<Digest>,
     root: usize,
-    content: Option<Content>,
+    content: Option<FileContent>,
 }
 
-impl Restored {
-    /// What happens to it.
-    pub fn op(&self) -> Op {
+impl RollbackChange {
+    pub fn op(&self) -> FileOp {
         match (self.before, self.after) {
-            (None, _) => Op::Create,
-            (Some(_), Some(_)) => Op::Update,
-            (Some(_), None) => Op::Delete,
+            (None, _) => FileOp::Create,
+            (Some(_), Some(_)) => FileOp::Update,
+            (Some(_), None) => FileOp::Delete,
         }
     }
 
-    /// How it changes, line by line.
-    pub fn lines(&self, system: &dyn System) -> Outcome<Lines> {
+    pub fn lines(&self, system: &dyn FileSystem) -> PackResult<DiffBody> {
         let read = |content: io::Result<Vec<u8>>| match content {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
-            Err(error) => Err(Stop::io("read", &self.path, &error)),
+            Err(error) => Err(PackError::io("read", &self.path, &error)),
         };
         let before = match self.before {
             None => Some(Vec::new()),
@@ -83,11 +76,10 @@ impl Restored {
                 let name = shown(&self.path);
                 diff::lines(name.trim_start_matches('/'), self.op(), before, after)
             }
-            (None, _) | (_, None) => Lines::TooLong,
+            (None, _) | (_, None) => DiffBody::TooLong,
         })
     }
 
-    /// As programs read it.
     pub fn to_value(&self) -> serde_json::Value {
         let op = self.op().as_str();
         let mut entry = serde_json::Map::new();
@@ -100,27 +92,25 @@ impl Restored {
     }
 }
 
-impl Return {
-    /// Where it goes back to.
+impl RollbackPlan {
     pub fn to(&self) -> &str {
         &self.to
     }
-    /// The files it changes.
-    pub fn changes(&self) -> &[Restored] {
+    pub fn changes(&self) -> &[RollbackChange] {
         &self.changes
     }
 }
 
 /// Works out what going back would do. Writes nothing.
-pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
+pub fn plan(place: &PackEnvironment, to: &str, system: &dyn FileSystem) -> PackResult<RollbackPlan> {
     let snapshots = place.snapshots();
     let all = snapshot::list(system, &snapshots, &mut Vec::new())?;
     let at = target(&all, &snapshots, to, system)?;
     let goal = at.and_then(|at| all.get(at));
     let since = all.get(at.map_or(0, |at| at + 1)..).unwrap_or_default();
     let managed = goal.map(|goal| goal.managed_files.clone()).unwrap_or_default();
-    let mut roots = Roots::of(&all, system);
-    let mut wanted: BTreeMap<(Target, PathBuf), Wanted> = BTreeMap::new();
+    let mut roots = RollbackRoots::of(&all, system);
+    let mut wanted: BTreeMap<(Target, PathBuf), RollbackGoal> = BTreeMap::new();
     // What changed after the goal goes back to what it was before its first change, or to what its owner had put there since …
     let (mut written, mut previous) = (BTreeSet::new(), goal);
     for snapshot in since {
@@ -133,7 +123,7 @@ pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
             let Ok(target) = change.target.parse::<Target>() else { continue };
             let before: Option<Digest> = change.before_sha256.as_deref().and_then(|hex| hex.parse().ok());
             let blob = snapshot::backup_blob(&snapshots, &snapshot.id, &change.target, &change.path);
-            let was = before.map_or(Wanted::Gone, |digest| Wanted::Content(digest, blob));
+            let was = before.map_or(RollbackGoal::Gone, |digest| RollbackGoal::Content(digest, blob));
             let is_theirs = !ours.contains(&(&change.target, &change.path))
                 && change
                     .before_sha256
@@ -156,8 +146,10 @@ pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
             continue;
         };
         let blob = snapshot::state_blob(&snapshots, id, &file.target, &file.path);
-        if system.look(&blob).map_err(|error| Stop::io("read", &blob, &error))? != Found::Missing {
-            wanted.insert((target, PathBuf::from(&file.path)), Wanted::Content(digest, blob));
+        if system.path_status(&blob).map_err(|error| PackError::io("read", &blob, &error))?
+            != PathStatus::Missing
+        {
+            wanted.insert((target, PathBuf::from(&file.path)), RollbackGoal::Content(digest, blob));
         }
     }
     let mut changes = Vec::new();
@@ -168,8 +160,8 @@ pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
     let mut contents = BTreeMap::new();
     for file in &managed {
         let path = PathBuf::from(&file.path);
-        if let Ok(Found::File(stamp)) = system.look(&path) {
-            contents.insert((file.target.clone(), file.path.clone()), Content::CopyOf(path, stamp));
+        if let Ok(PathStatus::File(stamp)) = system.path_status(&path) {
+            contents.insert((file.target.clone(), file.path.clone()), FileContent::CopyOf(path, stamp));
         }
     }
     let kept: BTreeSet<usize> = managed
@@ -182,7 +174,7 @@ pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
         .enumerate()
         .filter(|(index, _)| !kept.contains(index) && roots.recorded.contains(index));
     let left_roots = unused.map(|(_, root)| root.clone()).collect();
-    Ok(Return {
+    Ok(RollbackPlan {
         to: to.to_owned(),
         changes,
         managed,
@@ -195,7 +187,7 @@ pub fn plan(place: &Place, to: &str, system: &dyn System) -> Outcome<Return> {
     })
 }
 
-enum Wanted {
+enum RollbackGoal {
     Gone,
     Content(Digest, PathBuf),
 }
@@ -203,39 +195,50 @@ enum Wanted {
 fn restore(
     target: Target,
     path: PathBuf,
-    goal: Wanted,
+    goal: RollbackGoal,
     root: usize,
-    system: &dyn System,
-) -> Outcome<Option<Restored>> {
-    let before = system::digest_if_there(system, &path).map_err(|error| Stop::io("read", &path, &error))?;
+    system: &dyn FileSystem,
+) -> PackResult<Option<RollbackChange>> {
+    let before =
+        system::digest_if_there(system, &path).map_err(|error| PackError::io("read", &path, &error))?;
     match goal {
-        Wanted::Gone if before.is_none() => Ok(None),
-        Wanted::Gone => Ok(Some(Restored { target, path, before, after: None, root, content: None })),
-        Wanted::Content(digest, _) if before == Some(digest) => Ok(None),
-        Wanted::Content(digest, blob) => {
-            let kept =
-                system::digest_if_there(system, &blob).map_err(|error| Stop::io("read", &blob, &error))?;
+        RollbackGoal::Gone if before.is_none() => Ok(None),
+        RollbackGoal::Gone => {
+            Ok(Some(RollbackChange { target, path, before, after: None, root, content: None }))
+        }
+        RollbackGoal::Content(digest, _) if before == Some(digest) => Ok(None),
+        RollbackGoal::Content(digest, blob) => {
+            let kept = system::digest_if_there(system, &blob)
+                .map_err(|error| PackError::io("read", &blob, &error))?;
             if kept != Some(digest) {
                 let message = format!("what was kept of `{}` is missing or damaged", shown(&path));
                 let refusal = Refusal::new(Code::SnapshotNotFound, message).because("snapshot_damaged");
                 return Err(refusal.with("path", shown(&path)).into());
             }
-            let stamp = Stamp { bytes: 0, modified: 0, changed: 0, inode: 0, access: access(system, &path) };
-            let content = Some(Content::CopyOf(blob, stamp));
-            Ok(Some(Restored { target, path, before, after: Some(digest), root, content }))
+            let stamp =
+                FileStamp { bytes: 0, modified: 0, changed: 0, inode: 0, access: access(system, &path) };
+            let content = Some(FileContent::CopyOf(blob, stamp));
+            Ok(Some(RollbackChange { target, path, before, after: Some(digest), root, content }))
         }
     }
 }
 
-fn access(system: &dyn System, path: &Path) -> Access {
-    match system.look(path) {
-        Ok(Found::File(stamp)) => stamp.access,
-        Ok(Found::Missing | Found::Folder | Found::Link | Found::Other) | Err(_) => Access::Plain,
+fn access(system: &dyn FileSystem, path: &Path) -> FileAccess {
+    match system.path_status(path) {
+        Ok(PathStatus::File(stamp)) => stamp.access,
+        Ok(PathStatus::Missing | PathStatus::Folder | PathStatus::Link | PathStatus::Other) | Err(_) => {
+            FileAccess::Plain
+        }
     }
 }
 
 /// The snapshot that is meant, by its place in the list; none for the state before the first.
-fn target(all: &[Snapshot], snapshots: &Path, to: &str, system: &dyn System) -> Outcome<Option<usize>> {
+fn target(
+    all: &[Snapshot],
+    snapshots: &Path,
+    to: &str,
+    system: &dyn FileSystem,
+) -> PackResult<Option<usize>> {
     let known = || -> Vec<&str> {
         let deploys = all.iter().filter(|snapshot| snapshot.kind != SnapshotKind::Rollback);
         deploys.rev().take(20).map(|snapshot| snapshot.id.as_str()).collect()
@@ -243,7 +246,7 @@ fn target(all: &[Snapshot], snapshots: &Path, to: &str, system: &dyn System) -> 
     if to == INITIAL {
         if all.is_empty() {
             let message = "nothing was deployed yet, so there is nothing to go back from";
-            return Err(Stop::refused(Code::SnapshotNotFound, message));
+            return Err(PackError::refused(Code::SnapshotNotFound, message));
         }
         return Ok(None);
     }
@@ -257,19 +260,18 @@ fn target(all: &[Snapshot], snapshots: &Path, to: &str, system: &dyn System) -> 
 }
 
 /// The roots of all snapshots, and of files whose snapshot names none.
-struct Roots {
-    all: Vec<Root>,
-    /// Those that have a manifest now.
+struct RollbackRoots {
+    all: Vec<TargetRoot>,
     recorded: BTreeSet<usize>,
 }
 
-impl Roots {
-    fn of(snapshots: &[Snapshot], system: &dyn System) -> Self {
+impl RollbackRoots {
+    fn of(snapshots: &[Snapshot], system: &dyn FileSystem) -> Self {
         let mut roots = Self { all: Vec::new(), recorded: BTreeSet::new() };
         for SnapshotRoot { target, path, base } in snapshots.iter().flat_map(|snapshot| &snapshot.roots) {
             if let Ok(target) = target.parse() {
                 roots.add(
-                    Root { target, path: path.into(), base: base.into(), extras: Extras::Ignored },
+                    TargetRoot { target, path: path.into(), base: base.into(), extras: ExtraFiles::Ignored },
                     system,
                 );
             }
@@ -277,14 +279,14 @@ impl Roots {
         roots
     }
 
-    fn add(&mut self, root: Root, system: &dyn System) -> usize {
+    fn add(&mut self, root: TargetRoot, system: &dyn FileSystem) -> usize {
         if let Some(known) =
             self.all.iter().position(|known| known.target == root.target && known.path == root.path)
         {
             return known;
         }
         let index = self.all.len();
-        if matches!(system.look(&records::path_in(&root.path, root.target)), Ok(Found::File(_))) {
+        if matches!(system.path_status(&records::path_in(&root.path, root.target)), Ok(PathStatus::File(_))) {
             self.recorded.insert(index);
         }
         self.all.push(root);
@@ -292,7 +294,7 @@ impl Roots {
     }
 
     /// The root of a file: the deepest that is known, else the nearest folder above it with a manifest, else its own folder.
-    fn find(&mut self, target: Target, path: &Path, system: &dyn System) -> usize {
+    fn find(&mut self, target: Target, path: &Path, system: &dyn FileSystem) -> usize {
         let known = self
             .all
             .iter()
@@ -301,36 +303,36 @@ impl Roots {
         if let Some((index, _)) = known.max_by_key(|(_, root)| root.path.components().count()) {
             return index;
         }
-        let marked = path
-            .ancestors()
-            .skip(1)
-            .find(|folder| matches!(system.look(&records::path_in(folder, target)), Ok(Found::File(_))));
+        let marked = path.ancestors().skip(1).find(|folder| {
+            matches!(system.path_status(&records::path_in(folder, target)), Ok(PathStatus::File(_)))
+        });
         let folder = marked.or(path.parent()).unwrap_or(path).to_path_buf();
-        self.add(Root { target, path: folder.clone(), base: folder, extras: Extras::Ignored }, system)
+        self.add(
+            TargetRoot { target, path: folder.clone(), base: folder, extras: ExtraFiles::Ignored },
+            system,
+        )
     }
 }
 
-/// Goes back as planned.
-pub fn go(back: &Return, place: &Place, system: &dyn System, now: jiff::Timestamp) -> Outcome<Applied> {
+pub fn apply_rollback(
+    back: &RollbackPlan,
+    place: &PackEnvironment,
+    system: &dyn FileSystem,
+    now: jiff::Timestamp,
+) -> PackResult<ApplyResult> {
     let mut edits = Vec::new();
     for change in &back.changes {
         let root =
-            back.roots.get(change.root).ok_or_else(|| Stop::broken("go back", "a file has no root"))?;
+            back.roots.get(change.root).ok_or_else(|| PackError::broken("go back", "a file has no root"))?;
         let after = change.after.zip(change.content.as_ref());
-        edits.push(Edit {
-            target: change.target,
-            path: change.path.clone(),
-            root,
-            before: change.before,
-            after,
-        });
+        edits.push(StagedEdit { path: change.path.clone(), root, before: change.before, after });
     }
     let roots =
         back.roots.iter().enumerate().filter(|(index, _)| back.kept.contains(index)).map(|(_, root)| root);
     let mut targets: Vec<String> = back.roots.iter().map(|root| root.target.as_str().to_owned()).collect();
     targets.sort();
     targets.dedup();
-    let work = Work {
+    let work = ApplyJob {
         kind: SnapshotKind::Rollback,
         targets,
         edits,

@@ -1,56 +1,46 @@
-//! Snapshots: what each deployment changed and what was ours after it, with the bytes to go back. Files once written never
-//! change. Reads those of the original tool as well.
+//! Snapshots: what each deployment changed and which files it managed, with the bytes to roll back. Never changes a file once written.
+//! Reads snapshots of the original tool as well.
 
 use std::path::{Path, PathBuf};
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::place::Place;
-use crate::reply::Reply;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Found, System};
-use countersign_core::words::words;
+use crate::error::{PackError, PackResult, shown};
+use crate::place::PackEnvironment;
+use crate::reply::PackCommandReply;
+use crate::system::{self, FileSystem, PathStatus};
+use countersign_policy::words::words;
 
 words! {
-    /// What wrote a snapshot.
     pub enum SnapshotKind("snapshot kind") {
-        /// A deployment.
         Deploy = "deploy",
         /// The assets that teach agents to use this.
         Bootstrap = "bootstrap",
-        /// Going back.
         Rollback = "rollback",
     }
 }
 
-/// A snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// What wrote it.
     pub kind: SnapshotKind,
     /// Nanoseconds since 1970: later ones are greater.
     pub id: String,
-    /// When.
     pub created_at: String,
-    /// For which targets.
     #[serde(default)]
     pub targets: Vec<String>,
     /// What was ours after it.
     #[serde(default)]
     pub managed_files: Vec<ManagedFile>,
-    /// What it changed.
     #[serde(default)]
     pub changes: Vec<SnapshotChange>,
     /// For going back: where to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<String>,
-    /// The lockfile it was made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lockfile_sha256: Option<String>,
-    /// Where its backups are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_root: Option<String>,
     /// The roots that have a manifest after it.
@@ -58,39 +48,29 @@ pub struct Snapshot {
     pub roots: Vec<SnapshotRoot>,
 }
 
-/// A file that was ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManagedFile {
-    /// For which target.
     pub target: String,
-    /// Where.
     pub path: String,
-    /// As it was deployed.
     pub sha256: String,
     /// For which modules; the original does not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub module_ids: Vec<String>,
 }
 
-/// A root with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotRoot {
-    /// Of which target.
     pub target: String,
-    /// Where.
     pub path: String,
     /// The folder above it that is trusted.
     pub base: String,
 }
 
-/// What happened to a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotChange {
-    /// For which target.
     pub target: String,
     /// `create`, `update` or `delete`.
     pub op: String,
-    /// Where.
     pub path: String,
     /// Where its old content is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +100,6 @@ pub fn backup_blob(snapshots: &Path, id: &str, target: &str, path: &str) -> Path
     snapshots.join(id).join("backup").join(target).join(blob_name(path))
 }
 
-/// The file of a snapshot.
 pub fn file(snapshots: &Path, id: &str) -> PathBuf {
     snapshots.join(format!("{id}.json"))
 }
@@ -131,11 +110,17 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Every snapshot that can be read, oldest first.
-pub fn list(system: &dyn System, snapshots: &Path, warnings: &mut Vec<String>) -> Outcome<Vec<Snapshot>> {
-    if system.look(snapshots).map_err(|error| Stop::io("read", snapshots, &error))? != Found::Folder {
+pub fn list(
+    system: &dyn FileSystem,
+    snapshots: &Path,
+    warnings: &mut Vec<String>,
+) -> PackResult<Vec<Snapshot>> {
+    if system.path_status(snapshots).map_err(|error| PackError::io("read", snapshots, &error))?
+        != PathStatus::Folder
+    {
         return Ok(Vec::new());
     }
-    let entries = system.list(snapshots).map_err(|error| Stop::io("list", snapshots, &error))?;
+    let entries = system.list(snapshots).map_err(|error| PackError::io("list", snapshots, &error))?;
     let names = entries.iter().filter_map(|(name, _)| name.to_str()?.strip_suffix(".json"));
     let mut ids: Vec<&str> = names.filter(|name| is_id(name)).collect();
     ids.sort_by_key(|id| (id.len(), *id));
@@ -149,8 +134,7 @@ pub fn list(system: &dyn System, snapshots: &Path, warnings: &mut Vec<String>) -
     Ok(found)
 }
 
-/// One snapshot by its id.
-pub fn read(system: &dyn System, snapshots: &Path, id: &str) -> Outcome<Snapshot> {
+pub fn read(system: &dyn FileSystem, snapshots: &Path, id: &str) -> PackResult<Snapshot> {
     let missing = || {
         Refusal::new(Code::SnapshotNotFound, format!("there is no snapshot `{id}`")).with("snapshot_id", id)
     };
@@ -159,7 +143,7 @@ pub fn read(system: &dyn System, snapshots: &Path, id: &str) -> Outcome<Snapshot
     }
     let path = file(snapshots, id);
     let bytes =
-        system::read_if_there(system, &path, LIMIT).map_err(|error| Stop::io("read", &path, &error))?;
+        system::read_if_there(system, &path, LIMIT).map_err(|error| PackError::io("read", &path, &error))?;
     let bytes = bytes.ok_or_else(missing)?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let message = format!("snapshot `{id}` can't be read: {error}");
@@ -170,11 +154,12 @@ pub fn read(system: &dyn System, snapshots: &Path, id: &str) -> Outcome<Snapshot
     })
 }
 
-/// An id later than every other.
-pub fn next_id(system: &dyn System, snapshots: &Path, now: jiff::Timestamp) -> Outcome<String> {
+pub fn next_id(system: &dyn FileSystem, snapshots: &Path, now: jiff::Timestamp) -> PackResult<String> {
     let mut latest = 0u128;
-    if system.look(snapshots).map_err(|error| Stop::io("read", snapshots, &error))? == Found::Folder {
-        for (name, _) in system.list(snapshots).map_err(|error| Stop::io("list", snapshots, &error))? {
+    if system.path_status(snapshots).map_err(|error| PackError::io("read", snapshots, &error))?
+        == PathStatus::Folder
+    {
+        for (name, _) in system.list(snapshots).map_err(|error| PackError::io("list", snapshots, &error))? {
             let number =
                 name.to_str().map(|name| name.trim_end_matches(".json")).and_then(|name| name.parse().ok());
             latest = latest.max(number.unwrap_or_default());
@@ -185,7 +170,7 @@ pub fn next_id(system: &dyn System, snapshots: &Path, now: jiff::Timestamp) -> O
 }
 
 /// The answer of `snapshots`: what one can go back to, newest first.
-pub fn listing(place: &Place, system: &dyn System) -> Outcome<Reply> {
+pub fn listing(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<PackCommandReply> {
     let mut warnings = Vec::new();
     let mut all = list(system, &place.snapshots(), &mut warnings)?;
     all.reverse();
@@ -207,12 +192,12 @@ pub fn listing(place: &Place, system: &dyn System) -> Outcome<Reply> {
             })
         })
         .collect();
-    Ok(Reply::default().with("snapshots", entries).warn(warnings))
+    Ok(PackCommandReply::default().with("snapshots", entries).warn(warnings))
 }
 
-/// A snapshot's text.
-pub fn text(snapshot: &Snapshot) -> Outcome<String> {
+pub fn text(snapshot: &Snapshot) -> PackResult<String> {
     let text = serde_json::to_string_pretty(snapshot);
-    text.map(|text| text + "\n")
-        .map_err(|error| Stop::broken(format!("write snapshot `{}`", shown(Path::new(&snapshot.id))), error))
+    text.map(|text| text + "\n").map_err(|error| {
+        PackError::broken(format!("write snapshot `{}`", shown(Path::new(&snapshot.id))), error)
+    })
 }

@@ -1,42 +1,45 @@
-//! Where a module's files are: a folder of the config repo, or a checkout of the commit the lockfile pins. Fetches a checkout
-//! that is missing; never follows a branch by itself.
+//! Finds a module's files: a folder of the config repo, or a checkout of the commit the lockfile pins. Fetches a missing checkout;
+//! never follows a branch by itself.
 
 use std::path::{Path, PathBuf};
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 
-use crate::git::{Git, not_an_option};
+use crate::error::{PackError, PackResult};
+use crate::git::{GitRepo, not_an_option};
 use crate::lockfile::Lockfile;
 use crate::manifest::{GitSource, Module, inside_repo};
-use crate::place::{Place, fs_key, stays_inside};
-use crate::stop::{Outcome, Stop};
-use crate::system::{self, Found, Real, System as _};
+use crate::place::{PackEnvironment, fs_key, stays_inside};
+use crate::system::{self, FileSystem as _, PathStatus, RealFileSystem};
 use crate::tree;
 
 /// A module's files and which version they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The folder, or the file.
+pub(crate) struct ModuleOrigin {
     pub root: PathBuf,
     /// `local`, or the commit.
     pub version: String,
 }
 
 /// The files of a module as the lockfile pins it.
-pub fn origin(place: &Place, module: &Module, lock: Option<&Lockfile>) -> Outcome<Origin> {
+pub(crate) fn origin(
+    place: &PackEnvironment,
+    module: &Module,
+    lock: Option<&Lockfile>,
+) -> PackResult<ModuleOrigin> {
     let of = format!("module `{}`", module.id);
     if let Some(local) = &module.source.local_path {
         let root = inside_repo(place, &local.path, &of)?;
         no_links_below(&place.repo, &root)?;
-        return Ok(Origin { root, version: "local".to_owned() });
+        return Ok(ModuleOrigin { root, version: "local".to_owned() });
     }
     let Some(git) = &module.source.git else {
-        return Err(Stop::refused(Code::ConfigInvalid, format!("{of} has no source")));
+        return Err(PackError::refused(Code::ConfigInvalid, format!("{of} has no source")));
     };
     let pinned = lock.and_then(|lock| lock.module(&module.id)).ok_or_else(|| {
         let reason = if lock.is_some() { "lockfile_entry_missing" } else { "lockfile_missing" };
         let message = format!("{of} comes from git and no lockfile pins it");
-        Stop::from(
+        PackError::from(
             Refusal::new(Code::LockfileMissing, message)
                 .because(reason)
                 .with("module_id", module.id.as_str()),
@@ -44,18 +47,19 @@ pub fn origin(place: &Place, module: &Module, lock: Option<&Lockfile>) -> Outcom
     })?;
     let commit = pinned.resolved_version.clone();
     let checkout = fetch(place, &module.id, git, &commit)?;
-    Ok(Origin { root: subdir(&checkout, git, &of)?, version: commit })
+    Ok(ModuleOrigin { root: subdir(&checkout, git, &of)?, version: commit })
 }
 
 /// The commit a git source means now.
-pub fn resolve(place: &Place, git: &GitSource) -> Outcome<String> {
+pub(crate) fn resolve(place: &PackEnvironment, git: &GitSource) -> PackResult<String> {
     not_an_option("url", &git.url)?;
     not_an_option("ref", &git.reference)?;
     if is_commit(&git.reference) {
         return Ok(git.reference.to_lowercase());
     }
-    std::fs::create_dir_all(&place.pack_home).map_err(|error| Stop::io("make", &place.pack_home, &error))?;
-    let anywhere = Git::foreign(place, &place.pack_home);
+    std::fs::create_dir_all(&place.pack_home)
+        .map_err(|error| PackError::io("make", &place.pack_home, &error))?;
+    let anywhere = GitRepo::foreign(place, &place.pack_home);
     let peeled = format!("{}^{{}}", git.reference);
     let listed = anywhere.run(&["ls-remote", "--", &git.url, &git.reference, &peeled])?;
     let rows: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once('\t')).collect();
@@ -69,7 +73,7 @@ pub fn resolve(place: &Place, git: &GitSource) -> Outcome<String> {
     let found = wanted.iter().find_map(|name| rows.iter().find(|(_, row)| row == name));
     found.map(|(commit, _)| (*commit).to_owned()).ok_or_else(|| {
         let message = format!("`{}` has no branch or tag `{}`", git.url, git.reference);
-        Stop::refused(Code::GitFailed, message)
+        PackError::refused(Code::GitFailed, message)
     })
 }
 
@@ -78,18 +82,18 @@ fn is_commit(text: &str) -> bool {
 }
 
 /// The checkout of a commit in the cache, fetched if it is not there.
-pub fn fetch(place: &Place, id: &str, git: &GitSource, commit: &str) -> Outcome<PathBuf> {
+pub(crate) fn fetch(place: &PackEnvironment, id: &str, git: &GitSource, commit: &str) -> PackResult<PathBuf> {
     not_an_option("url", &git.url)?;
     if !is_commit(commit) {
         let message = format!("module `{id}` is pinned to `{commit}`, which is not a commit");
-        return Err(Stop::refused(Code::LockfileInvalid, message));
+        return Err(PackError::refused(Code::LockfileInvalid, message));
     }
     let shelf = place.pack_home.join("cache").join("git").join(fs_key(id));
     let checkout = shelf.join(commit);
     if checkout.is_dir() {
         return Ok(checkout);
     }
-    std::fs::create_dir_all(&shelf).map_err(|error| Stop::io("make", &shelf, &error))?;
+    std::fs::create_dir_all(&shelf).map_err(|error| PackError::io("make", &shelf, &error))?;
     // Made beside and renamed when it is whole: a checkout that is there is complete.
     let half = shelf.join(format!(".{commit}.{}", uuid::Uuid::new_v4().simple()));
     let made = check_out(place, git, commit, &half);
@@ -97,15 +101,15 @@ pub fn fetch(place: &Place, id: &str, git: &GitSource, commit: &str) -> Outcome<
         Ok(()) => Ok(()),
         // Somebody else was faster; theirs is the same commit.
         Err(_) if checkout.is_dir() => Ok(()),
-        Err(error) => Err(Stop::io("make", &checkout, &error)),
+        Err(error) => Err(PackError::io("make", &checkout, &error)),
     });
     let _ = std::fs::remove_dir_all(&half);
     placed.map(|()| checkout)
 }
 
-fn check_out(place: &Place, git: &GitSource, commit: &str, folder: &Path) -> Outcome<()> {
-    std::fs::create_dir_all(folder).map_err(|error| Stop::io("make", folder, &error))?;
-    let checkout = Git::foreign(place, folder);
+fn check_out(place: &PackEnvironment, git: &GitSource, commit: &str, folder: &Path) -> PackResult<()> {
+    std::fs::create_dir_all(folder).map_err(|error| PackError::io("make", folder, &error))?;
+    let checkout = GitRepo::foreign(place, folder);
     checkout.run(&["init", "--quiet", "--template="])?;
     let shallow = ["fetch", "--quiet", "--no-tags", "--depth=1", "--", &git.url, commit];
     let by_commit = git.shallow && checkout.try_run(&shallow)?.0;
@@ -123,7 +127,7 @@ fn check_out(place: &Place, git: &GitSource, commit: &str, folder: &Path) -> Out
     checkout.run(&["checkout", "--quiet", "--detach", commit])?;
     let head = checkout.run(&["rev-parse", "HEAD"])?;
     if head.trim() != commit {
-        return Err(Stop::refused(
+        return Err(PackError::refused(
             Code::LockfileInvalid,
             format!("`{}` gave another commit than `{commit}`", git.url),
         ));
@@ -131,7 +135,7 @@ fn check_out(place: &Place, git: &GitSource, commit: &str, folder: &Path) -> Out
     Ok(())
 }
 
-fn subdir(checkout: &Path, git: &GitSource, of: &str) -> Outcome<PathBuf> {
+fn subdir(checkout: &Path, git: &GitSource, of: &str) -> PackResult<PathBuf> {
     if git.subdir.is_empty() || git.subdir == "." {
         return Ok(checkout.to_path_buf());
     }
@@ -145,28 +149,28 @@ fn subdir(checkout: &Path, git: &GitSource, of: &str) -> Outcome<PathBuf> {
 }
 
 /// Refuses a path that goes through a link below a root, or through something that is no folder.
-pub fn no_links_below(root: &Path, path: &Path) -> Outcome<()> {
+pub(crate) fn no_links_below(root: &Path, path: &Path) -> PackResult<()> {
     let Ok(below) = path.strip_prefix(root) else {
-        let message = format!("`{}` is not below `{}`", crate::stop::shown(path), crate::stop::shown(root));
+        let message = format!("`{}` is not below `{}`", crate::error::shown(path), crate::error::shown(root));
         return Err(Refusal::new(Code::IoInvalidPath, message).because("path_escapes").into());
     };
     let mut here = root.to_path_buf();
     for part in below.components() {
         here.push(part);
-        match Real.look(&here).map_err(|error| Stop::io("read", &here, &error))? {
-            Found::Link => return Err(tree::link(&here).into()),
-            Found::Missing => return Ok(()),
-            Found::File(_) | Found::Folder | Found::Other => {}
+        match RealFileSystem.path_status(&here).map_err(|error| PackError::io("read", &here, &error))? {
+            PathStatus::Link => return Err(tree::link(&here).into()),
+            PathStatus::Missing => return Ok(()),
+            PathStatus::File(_) | PathStatus::Folder | PathStatus::Other => {}
         }
     }
     Ok(())
 }
 
 /// The lockfile of the config repo, where there is one.
-pub fn lockfile(place: &Place) -> Outcome<Option<Lockfile>> {
+pub(crate) fn lockfile(place: &PackEnvironment) -> PackResult<Option<Lockfile>> {
     let path = place.repo.join(crate::place::LOCKFILE);
-    let read = system::read_if_there(&Real, &path, 256 * 1024 * 1024);
-    match read.map_err(|error| Stop::io("read", &path, &error))? {
+    let read = system::read_if_there(&RealFileSystem, &path, 256 * 1024 * 1024);
+    match read.map_err(|error| PackError::io("read", &path, &error))? {
         Some(bytes) => Lockfile::parse(&bytes, &path).map(Some),
         None => Ok(None),
     }

@@ -1,26 +1,24 @@
-//! Drift: what on disk differs from what was deployed. Only looks.
+//! Drift: how the files on disk differ from what was deployed. Reads only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 use serde_json::{Map, Value, json};
 
 use crate::bootstrap;
-use crate::desired::key;
+use crate::desired_state::key;
+use crate::error::{PackError, PackResult, shown};
 use crate::manifest::Target;
 use crate::records;
-use crate::reply::{Reply, put_path};
-use crate::stop::{Outcome, Stop, shown};
-use crate::survey::Survey;
-use crate::system::{Found, Kind, System};
-use crate::targets::{Extras, Root};
-use countersign_core::words::words;
+use crate::reply::{PackCommandReply, put_path};
+use crate::survey::DeploymentSurvey;
+use crate::system::{EntryKind, FileSystem, PathStatus};
+use crate::targets::{ExtraFiles, TargetRoot};
+use countersign_policy::words::words;
 
 words! {
-    /// How a file differs.
     pub enum DriftKind("drift kind") {
-        /// It is gone.
         Missing = "missing",
         /// It has other content.
         Modified = "modified",
@@ -29,27 +27,24 @@ words! {
     }
 }
 
-/// One file that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drift {
-    /// For which target.
+pub struct DriftedFile {
     pub target: Target,
-    /// Below which root.
     pub root: PathBuf,
-    /// Which file.
     pub path: PathBuf,
-    /// What was deployed.
     pub expected: Option<Digest>,
-    /// What is there.
     pub actual: Option<Digest>,
-    /// How it differs.
     pub kind: DriftKind,
     /// For which modules, where that is known.
     pub module_ids: Vec<String>,
 }
 
 /// Everything that differs, sorted.
-pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -> Outcome<Vec<Drift>> {
+pub fn drift(
+    survey: &DeploymentSurvey,
+    system: &dyn FileSystem,
+    warnings: &mut Vec<String>,
+) -> PackResult<Vec<DriftedFile>> {
     let mut found = Vec::new();
     for (index, (root, record)) in survey.desired.roots.iter().zip(&survey.actual.records).enumerate() {
         let wanted = survey
@@ -74,7 +69,7 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
                     };
                     let (target, root, module_ids) =
                         (root.target, root.path.clone(), file.module_ids.clone());
-                    found.push(Drift { target, root, path, expected, actual, kind, module_ids });
+                    found.push(DriftedFile { target, root, path, expected, actual, kind, module_ids });
                 }
             }
             None => {
@@ -89,7 +84,7 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
                     };
                     let (root, path, module_ids) =
                         (root.path.clone(), path.to_path_buf(), output.module_ids.clone());
-                    found.push(Drift {
+                    found.push(DriftedFile {
                         target: *target,
                         root,
                         path,
@@ -108,7 +103,7 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
                 }
             }
         }
-        if root.extras == Extras::Reported {
+        if root.extras == ExtraFiles::Reported {
             extras(survey, root, &root.path, &known, system, &mut found)?;
         }
     }
@@ -124,25 +119,27 @@ pub fn drift(survey: &Survey, system: &dyn System, warnings: &mut Vec<String>) -
 
 /// Files in a root of ours that nobody planned.
 fn extras(
-    survey: &Survey,
-    root: &Root,
+    survey: &DeploymentSurvey,
+    root: &TargetRoot,
     folder: &Path,
     known: &BTreeSet<PathBuf>,
-    system: &dyn System,
-    found: &mut Vec<Drift>,
-) -> Outcome<()> {
-    if system.look(folder).map_err(|error| Stop::io("read", folder, &error))? != Found::Folder {
+    system: &dyn FileSystem,
+    found: &mut Vec<DriftedFile>,
+) -> PackResult<()> {
+    if system.path_status(folder).map_err(|error| PackError::io("read", folder, &error))?
+        != PathStatus::Folder
+    {
         return Ok(());
     }
-    for (name, kind) in system.list(folder).map_err(|error| Stop::io("list", folder, &error))? {
+    for (name, kind) in system.list(folder).map_err(|error| PackError::io("list", folder, &error))? {
         let path = folder.join(&name);
         let other =
             survey.desired.roots.iter().any(|other| other.target == root.target && other.path == path);
         match kind {
-            Kind::Folder if other => {}
-            Kind::Folder => extras(survey, root, &path, known, system, found)?,
-            Kind::File if known.contains(&path) || name.to_str().is_some_and(records::is_record) => {}
-            Kind::File | Kind::Link | Kind::Other => found.push(Drift {
+            EntryKind::Folder if other => {}
+            EntryKind::Folder => extras(survey, root, &path, known, system, found)?,
+            EntryKind::File if known.contains(&path) || name.to_str().is_some_and(records::is_record) => {}
+            EntryKind::File | EntryKind::Link | EntryKind::Other => found.push(DriftedFile {
                 target: root.target,
                 root: root.path.clone(),
                 path,
@@ -156,8 +153,7 @@ fn extras(
     Ok(())
 }
 
-impl Drift {
-    /// As programs read it.
+impl DriftedFile {
     pub fn to_value(&self) -> Map<String, Value> {
         let mut item = Map::new();
         item.insert("target".into(), self.target.as_str().into());
@@ -173,7 +169,7 @@ impl Drift {
     }
 }
 
-fn summary<'a>(drift: impl Iterator<Item = &'a Drift> + Clone) -> Value {
+fn summary<'a>(drift: impl Iterator<Item = &'a DriftedFile> + Clone) -> Value {
     let count = |kind| drift.clone().filter(|item| item.kind == kind).count();
     json!({
         "modified": count(DriftKind::Modified),
@@ -183,10 +179,15 @@ fn summary<'a>(drift: impl Iterator<Item = &'a Drift> + Clone) -> Value {
 }
 
 /// The answer of `status`.
-pub fn reply(survey: &Survey, drift: &[Drift], only: &[DriftKind], warnings: Vec<String>) -> Reply {
-    let shown: Vec<&Drift> =
+pub fn reply(
+    survey: &DeploymentSurvey,
+    drift: &[DriftedFile],
+    only: &[DriftKind],
+    warnings: Vec<String>,
+) -> PackCommandReply {
+    let shown: Vec<&DriftedFile> =
         drift.iter().filter(|item| only.is_empty() || only.contains(&item.kind)).collect();
-    let mut by_root: BTreeMap<(Target, &Path), Vec<&Drift>> = BTreeMap::new();
+    let mut by_root: BTreeMap<(Target, &Path), Vec<&DriftedFile>> = BTreeMap::new();
     for item in &shown {
         by_root.entry((item.target, &item.root)).or_default().push(item);
     }
@@ -200,7 +201,7 @@ pub fn reply(survey: &Survey, drift: &[Drift], only: &[DriftKind], warnings: Vec
             Value::Object(entry)
         })
         .collect();
-    let mut reply = Reply::new(survey.head())
+    let mut reply = PackCommandReply::new(survey.head())
         .with("drift", shown.iter().map(|item| Value::Object(item.to_value())).collect::<Vec<_>>())
         .with("summary", summary(shown.iter().copied()))
         .with("summary_by_root", by_root);
@@ -218,7 +219,7 @@ pub fn reply(survey: &Survey, drift: &[Drift], only: &[DriftKind], warnings: Vec
 }
 
 /// What can be done about it, in the order of its boldness.
-fn next_actions(drift: &[Drift], outdated: bool) -> Vec<(&'static str, &'static str)> {
+fn next_actions(drift: &[DriftedFile], outdated: bool) -> Vec<(&'static str, &'static str)> {
     let has = |kind| drift.iter().any(|item| item.kind == kind);
     let mut actions = Vec::new();
     if has(DriftKind::Modified) || has(DriftKind::Missing) || outdated {

@@ -1,53 +1,45 @@
-//! A survey: what should be, what is, and the plan between the two, taken at one moment. Every command starts with one.
+//! A survey: desired state, actual state and the plan between them, taken at one moment. Every command starts with one.
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 use serde_json::{Map, Value, json};
 
-use crate::actual::{self, Actual};
-use crate::desired::{self, Desired, Selection};
-use crate::digests::Digests;
+use crate::actual_state::{self, ActualState};
+use crate::desired_state::{self, DesiredState, ProfileSelection};
+use crate::digests::DigestCache;
+use crate::error::PackResult;
 use crate::manifest::Manifest;
-use crate::place::{LOCKFILE, Place, Project};
+use crate::place::{LOCKFILE, PackEnvironment, Project};
 use crate::plan::{self, Plan};
 use crate::snapshot::SnapshotKind;
-use crate::stop::Outcome;
-use crate::system::{self, System};
+use crate::system::{self, FileSystem};
 
 /// What should be, what is, and the plan.
 #[derive(Debug)]
-pub struct Survey {
-    /// What applying it is.
+pub struct DeploymentSurvey {
     pub kind: SnapshotKind,
-    /// What was asked for.
-    pub selection: Selection,
-    /// The project.
+    pub selection: ProfileSelection,
     pub project: Project,
-    /// What should be.
-    pub desired: Desired,
-    /// What is.
-    pub actual: Actual,
-    /// What has to change.
+    pub desired: DesiredState,
+    pub actual: ActualState,
     pub plan: Plan,
-    /// What should be known.
     pub warnings: Vec<String>,
     /// The lockfile's digest, where there is one.
     pub lockfile_sha256: Option<String>,
 }
 
-/// Takes a survey.
 pub fn survey(
-    place: &Place,
-    selection: &Selection,
-    system: &dyn System,
+    place: &PackEnvironment,
+    selection: &ProfileSelection,
+    system: &dyn FileSystem,
     now: jiff::Timestamp,
-) -> Outcome<Survey> {
+) -> PackResult<DeploymentSurvey> {
     let (manifest, mut warnings) = Manifest::load(place)?;
     let project = Project::at(&place.project_root());
     let memory = place.state().join("digests");
     let nanos = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
-    let mut digests = Digests::load(&memory, nanos);
-    let desired = desired::desired(place, &project, &manifest, selection, system, &mut digests)?;
-    let mut actual = actual::actual(&desired, &place.snapshots(), system, &mut digests)?;
+    let mut digests = DigestCache::load(&memory, nanos);
+    let desired = desired_state::desired(place, &project, &manifest, selection, system, &mut digests)?;
+    let mut actual = actual_state::actual(&desired, &place.snapshots(), system, &mut digests)?;
     digests.save(&memory);
     let plan = plan::plan(&desired, &actual);
     warnings.append(&mut actual.warnings);
@@ -55,7 +47,7 @@ pub fn survey(
         warnings.push("no target is configured, so nothing is deployed".to_owned());
     }
     let lockfile = system::digest_if_there(system, &place.repo.join(LOCKFILE)).ok().flatten();
-    Ok(Survey {
+    Ok(DeploymentSurvey {
         kind: SnapshotKind::Deploy,
         selection: selection.clone(),
         project,
@@ -67,7 +59,7 @@ pub fn survey(
     })
 }
 
-impl Survey {
+impl DeploymentSurvey {
     /// `{profile, targets, changes, summary}`.
     pub fn data(&self) -> Map<String, Value> {
         let mut data = self.head();

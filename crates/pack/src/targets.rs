@@ -1,5 +1,4 @@
-//! Where each host looks for its files: roots, and which module becomes which file. One file a host; adding one is adding a
-//! file. Names places, touches none of them.
+//! Where each host looks for its files: its roots, and which module becomes which file. One file per host. Touches none of the paths.
 
 mod claude_code;
 mod codex;
@@ -10,15 +9,15 @@ mod zed;
 
 use std::path::{Path, PathBuf};
 
+use crate::error::{PackError, PackResult};
 use crate::manifest::{ModuleType, Target, TargetConfig};
-use crate::place::Place;
-use crate::render::{Content, Rendered, TEXT_LIMIT};
-use crate::stop::{Outcome, Stop};
-use crate::system::System;
+use crate::place::PackEnvironment;
+use crate::render::{FileContent, RenderedModule, TEXT_LIMIT};
+use crate::system::FileSystem;
 
 /// Whether files nobody planned are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extras {
+pub enum ExtraFiles {
     /// The folder is ours: they are.
     Reported,
     /// The folder holds much else: they are not.
@@ -27,57 +26,42 @@ pub enum Extras {
 
 /// A folder that a target writes below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    /// The target.
+pub struct TargetRoot {
     pub target: Target,
-    /// The folder.
     pub path: PathBuf,
     /// The folder above it that is trusted as it is: below it no part of a path may be a link.
     pub base: PathBuf,
     /// Whether other files in it are reported.
-    pub extras: Extras,
+    pub extras: ExtraFiles,
 }
 
-/// A file that a target wants.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// Where.
+pub(crate) struct TargetFile {
     pub path: PathBuf,
     /// Of which root, by its place in the list.
     pub root: usize,
-    /// With what in it.
-    pub content: Content,
-    /// For which modules.
+    pub content: FileContent,
     pub module_ids: Vec<String>,
     /// The name of the module's file it comes from.
     pub source: String,
 }
 
-/// What a target is asked with.
-pub struct Request<'a> {
-    /// Where everything is.
-    pub place: &'a Place,
-    /// The project.
+pub(crate) struct LayoutRequest<'a> {
+    pub place: &'a PackEnvironment,
     pub project: &'a Path,
-    /// How the target is configured.
     pub config: &'a TargetConfig,
     /// The modules that go to it, sorted by id.
-    pub modules: Vec<&'a Rendered>,
-    /// To read what is composed.
-    pub system: &'a dyn System,
+    pub modules: Vec<&'a RenderedModule>,
+    pub system: &'a dyn FileSystem,
 }
 
-/// What a target answers.
 #[derive(Debug, Default)]
-pub struct Layout {
-    /// Its roots.
-    pub roots: Vec<Root>,
-    /// Its files.
-    pub files: Vec<Wanted>,
+pub(crate) struct TargetLayout {
+    pub roots: Vec<TargetRoot>,
+    pub files: Vec<TargetFile>,
 }
 
-/// The files a target wants.
-pub fn layout(target: Target, request: &Request<'_>) -> Outcome<Layout> {
+pub(crate) fn layout(target: Target, request: &LayoutRequest<'_>) -> PackResult<TargetLayout> {
     match target {
         Target::Codex => codex::layout(request),
         Target::ClaudeCode => claude_code::layout(request),
@@ -88,21 +72,21 @@ pub fn layout(target: Target, request: &Request<'_>) -> Outcome<Layout> {
     }
 }
 
-impl Layout {
-    fn root(&mut self, target: Target, path: PathBuf, base: &Path, extras: Extras) -> usize {
-        self.roots.push(Root { target, path, base: base.to_path_buf(), extras });
+impl TargetLayout {
+    fn root(&mut self, target: Target, path: PathBuf, base: &Path, extras: ExtraFiles) -> usize {
+        self.roots.push(TargetRoot { target, path, base: base.to_path_buf(), extras });
         self.roots.len() - 1
     }
 
-    fn file(&mut self, root: usize, name: &str, source: &str, content: Content, module_ids: Vec<String>) {
+    fn file(&mut self, root: usize, name: &str, source: &str, content: FileContent, module_ids: Vec<String>) {
         if let Some(folder) = self.roots.get(root) {
             let (path, source) = (folder.path.join(name), source.to_owned());
-            self.files.push(Wanted { path, root, content, module_ids, source });
+            self.files.push(TargetFile { path, root, content, module_ids, source });
         }
     }
 
     /// Every file of every skill, below a folder of the skill's name.
-    fn skills(&mut self, root: usize, request: &Request<'_>) {
+    fn skills(&mut self, root: usize, request: &LayoutRequest<'_>) {
         for module in request.of(ModuleType::Skill) {
             let folder = skill_name(module);
             for (name, file) in &module.files {
@@ -121,7 +105,7 @@ impl Layout {
     fn singles(
         &mut self,
         root: usize,
-        request: &Request<'_>,
+        request: &LayoutRequest<'_>,
         kind: ModuleType,
         rename: impl Fn(&str) -> String,
     ) {
@@ -133,9 +117,8 @@ impl Layout {
         }
     }
 
-    /// All instructions in one file.
-    fn instructions(&mut self, root: usize, request: &Request<'_>, name: &str) -> Outcome<()> {
-        let modules: Vec<&Rendered> = request.of(ModuleType::Instructions).collect();
+    fn instructions(&mut self, root: usize, request: &LayoutRequest<'_>, name: &str) -> PackResult<()> {
+        let modules: Vec<&RenderedModule> = request.of(ModuleType::Instructions).collect();
         let ids = modules.iter().map(|module| module.id.clone()).collect();
         if let Some(content) = joined(request.system, &modules)? {
             self.file(root, name, "AGENTS.md", content, ids);
@@ -144,37 +127,36 @@ impl Layout {
     }
 }
 
-impl Request<'_> {
-    fn of(&self, kind: ModuleType) -> impl Iterator<Item = &Rendered> {
+impl LayoutRequest<'_> {
+    fn of(&self, kind: ModuleType) -> impl Iterator<Item = &RenderedModule> {
         self.modules.iter().copied().filter(move |module| module.kind == kind)
     }
 }
 
 /// A skill's folder: its name if that is one plain word, else with odd characters replaced.
-fn skill_name(module: &Rendered) -> String {
+fn skill_name(module: &RenderedModule) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = module.name.chars().map(plain).collect();
     if name.trim_matches('.').is_empty() { "skill".to_owned() } else { name }
 }
 
 /// What opens a module's section in a joined file.
-pub fn opening(module_id: &str) -> String {
+pub(crate) fn opening(module_id: &str) -> String {
     format!("<!-- agentpack:module={module_id} -->")
 }
-/// What closes it.
-pub const CLOSING: &str = "<!-- /agentpack -->";
-/// What stands between two sections.
+pub(crate) const CLOSING: &str = "<!-- /agentpack -->";
 const BETWEEN: &str = "\n\n---\n\n";
 
 /// The instructions of several modules as one text, each in its own section; a single one is copied as it is.
-fn joined(system: &dyn System, modules: &[&Rendered]) -> Outcome<Option<Content>> {
+fn joined(system: &dyn FileSystem, modules: &[&RenderedModule]) -> PackResult<Option<FileContent>> {
     let mut sections = Vec::new();
     for module in modules {
         let Some(file) = module.files.get("AGENTS.md") else { continue };
         if modules.len() == 1 {
             return Ok(Some(file.content.clone()));
         }
-        let broken = |why: String| Stop::broken(format!("read the instructions of `{}`", module.id), why);
+        let broken =
+            |why: String| PackError::broken(format!("read the instructions of `{}`", module.id), why);
         let bytes = file.content.bytes(system, TEXT_LIMIT).map_err(|error| broken(error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| broken("they are not UTF-8 text".to_owned()))?;
         sections.push(format!("{}\n{}\n{CLOSING}", opening(&module.id), text.trim_end_matches('\n')));
@@ -182,5 +164,5 @@ fn joined(system: &dyn System, modules: &[&Rendered]) -> Outcome<Option<Content>
     if sections.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Content::Bytes((sections.join(BETWEEN) + "\n").into_bytes())))
+    Ok(Some(FileContent::Bytes((sections.join(BETWEEN) + "\n").into_bytes())))
 }

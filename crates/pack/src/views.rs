@@ -1,31 +1,34 @@
-//! What commands and tools have in common: an answer from a survey, an apply, a way back. Both doors say the same because both
-//! come here.
+//! Answers that commands and tools share: of a survey, an apply, a rollback.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::deploy::{self, Confirmed};
-use crate::desired::Selection;
+use crate::deploy::{self, ConfirmedPlan};
+use crate::desired_state::ProfileSelection;
+use crate::error::PackResult;
 use crate::evolve;
 use crate::manifest::Manifest;
-use crate::overlay::Layer;
-use crate::place::Place;
-use crate::reply::Reply;
-use crate::stop::Outcome;
-use crate::survey::{Survey, survey};
-use crate::system::System;
+use crate::overlay::OverlayLayer;
+use crate::place::PackEnvironment;
+use crate::reply::PackCommandReply;
+use crate::survey::{DeploymentSurvey, survey};
+use crate::system::FileSystem;
 use crate::{diff as diffs, rollback as back};
 
 /// The answer of `diff`.
-pub fn diff(survey: &Survey, system: &dyn System) -> Outcome<Reply> {
+pub fn diff(survey: &DeploymentSurvey, system: &dyn FileSystem) -> PackResult<PackCommandReply> {
     let (files, warnings) = diffs::files_value(&diffs::diffs(survey, system)?);
-    Ok(Reply::new(survey.data()).with("files", files).warn(survey.warnings.clone()).warn(warnings))
+    Ok(PackCommandReply::new(survey.data()).with("files", files).warn(survey.warnings.clone()).warn(warnings))
 }
 
 /// The answer of `preview`.
-pub fn preview(survey: &Survey, with_diff: bool, system: &dyn System) -> Outcome<Reply> {
+pub fn preview(
+    survey: &DeploymentSurvey,
+    with_diff: bool,
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
     let plan = json!({"changes": survey.plan.changes_value(), "summary": survey.plan.summary()});
-    let mut reply = Reply::new(survey.head()).with("plan", plan).warn(survey.warnings.clone());
+    let mut reply = PackCommandReply::new(survey.head()).with("plan", plan).warn(survey.warnings.clone());
     if with_diff {
         let (files, warnings) = diffs::files_value(&diffs::diffs(survey, system)?);
         let diff =
@@ -36,13 +39,17 @@ pub fn preview(survey: &Survey, with_diff: bool, system: &dyn System) -> Outcome
 }
 
 /// Applies a plan that was agreed to and answers as `deploy` does.
-pub fn applied(confirmed: &Confirmed, place: &Place, system: &dyn System) -> Outcome<Reply> {
+pub fn applied(
+    confirmed: &ConfirmedPlan,
+    place: &PackEnvironment,
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
     let survey = confirmed.survey();
     let head = |applied: bool| {
         let mut data = serde_json::Map::new();
         data.insert("applied".into(), applied.into());
         data.append(&mut survey.data());
-        Reply::new(data).warn(survey.warnings.clone())
+        PackCommandReply::new(data).warn(survey.warnings.clone())
     };
     if !deploy::is_needed(survey) {
         return Ok(head(false).with("reason", "no_changes"));
@@ -52,38 +59,39 @@ pub fn applied(confirmed: &Confirmed, place: &Place, system: &dyn System) -> Out
 }
 
 /// Goes back and answers as `rollback` does.
-pub fn rollback(place: &Place, to: &str, system: &dyn System) -> Outcome<Reply> {
-    went_back(&back::plan(place, to, system)?, place, system)
+pub fn rollback(place: &PackEnvironment, to: &str, system: &dyn FileSystem) -> PackResult<PackCommandReply> {
+    rollback_answer(&back::plan(place, to, system)?, place, system)
 }
 
 /// Goes back as planned and answers as `rollback` does.
-pub fn went_back(plan: &back::Return, place: &Place, system: &dyn System) -> Outcome<Reply> {
-    let applied = back::go(plan, place, system, Timestamp::now())?;
-    let files: Vec<Value> = plan.changes().iter().map(back::Restored::to_value).collect();
-    Ok(Reply::default()
+pub fn rollback_answer(
+    plan: &back::RollbackPlan,
+    place: &PackEnvironment,
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
+    let applied = back::apply_rollback(plan, place, system, Timestamp::now())?;
+    let files: Vec<Value> = plan.changes().iter().map(back::RollbackChange::to_value).collect();
+    Ok(PackCommandReply::default()
         .with("rolled_back_to", plan.to())
         .with("event_snapshot_id", applied.snapshot_id)
         .with("changes", files))
 }
 
-/// What is to be proposed.
 #[derive(Clone, Debug)]
 pub struct ProposeRequest {
-    /// Only edits of this module.
     pub module_id: Option<String>,
-    /// As overlays of this layer.
-    pub layer: Layer,
+    pub layer: OverlayLayer,
     /// On this branch; one is named where none is.
     pub branch: Option<String>,
 }
 
 /// Proposes edits and answers as `evolve propose` does.
 pub fn propose(
-    place: &Place,
-    selection: &Selection,
+    place: &PackEnvironment,
+    selection: &ProfileSelection,
     request: &ProposeRequest,
-    system: &dyn System,
-) -> Outcome<Reply> {
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
     let now = Timestamp::now();
     let survey = survey(place, selection, system, now)?;
     let found = evolve::survey_proposal(place, &survey, request.module_id.as_deref(), request.layer, system)?;
@@ -96,7 +104,7 @@ pub fn propose(
 }
 
 /// `evolve/propose-<scope>-<module|multi>-<time>-<nanos>`.
-fn branch_name(found: &evolve::Proposal, layer: Layer, now: Timestamp) -> String {
+fn branch_name(found: &evolve::OverlayProposal, layer: OverlayLayer, now: Timestamp) -> String {
     let mut ids: Vec<&str> = found.candidates.iter().map(|candidate| candidate.module_id.as_str()).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::ledger::verify;
 use countersign_store::{ConnectOptions, Entry, Store, StoreUrl};
 use jiff::Timestamp;

@@ -1,16 +1,16 @@
-//! Calls: a permit becomes `Opened` when its token is spent and its row is on disk, both in one transaction; only that can
-//! be dispatched. How it ended is written when it came back. Decides nothing: of two who race it lets one win.
+//! Calls: a permit becomes a `RecordedPermit` when its token is spent and its row is on disk, both in one transaction; only that can
+//! be dispatched. The outcome is a second row. Decides nothing but which of two racing calls wins.
 
 use std::sync::Arc;
 
-use countersign_core::confirm::{PlanEnd, PlanState};
-use countersign_core::digest::Digest;
-use countersign_core::effect::Effect;
-use countersign_core::gate::Permit;
-use countersign_core::ids::{GrantId, LedgerId, PlanId, PrincipalId};
-use countersign_core::record::{ActorRole, CallRecord, RowKind, RowStatus};
-use countersign_core::refusal::{Code, NextAction, Refusal};
-use countersign_core::words::UnknownWord;
+use countersign_policy::confirm::{PlanEnd, PlanState};
+use countersign_policy::digest::Digest;
+use countersign_policy::effect::Effect;
+use countersign_policy::gate::Permit;
+use countersign_policy::ids::{GrantId, LedgerId, PlanId, PrincipalId};
+use countersign_policy::record::{ActorRole, CallRecord, RowKind, RowStatus};
+use countersign_policy::refusal::{Code, NextAction, Refusal};
+use countersign_policy::words::UnknownWord;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -18,7 +18,7 @@ use crate::engine::{cells, json_text};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
 use crate::options::ReadRows;
-use crate::writer::{Keep, Tx};
+use crate::writer::{Tx, WriteRetryPolicy};
 use crate::{Store, decisions, plans};
 
 /// The largest result that is kept with a plan, in bytes.
@@ -26,23 +26,20 @@ pub const RESULT_LIMIT: usize = 256 * 1024;
 
 /// A call whose row is written: it may be dispatched, once.
 #[derive(Debug)]
-pub struct Opened {
+pub struct RecordedPermit {
     permit: Box<Permit>,
     ledger_id: LedgerId,
-    /// What the row says: that of the outcome says it again.
+    /// What the row says; the row of the outcome repeats it.
     row: Arc<Entry>,
 }
 
-impl Opened {
-    /// What the gate permitted.
+impl RecordedPermit {
     pub fn permit(&self) -> &Permit {
         &self.permit
     }
-    /// The row that let it out.
     pub fn ledger_id(&self) -> &LedgerId {
         &self.ledger_id
     }
-    /// The plan it runs, where there is one.
     pub fn plan_id(&self) -> Option<&PlanId> {
         self.permit.spend().map(|spend| &spend.plan)
     }
@@ -51,37 +48,22 @@ impl Opened {
 /// Why a permit could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSpendable {
-    /// The plan was run already.
     Used,
-    /// The plan was cancelled.
     Cancelled,
-    /// The plan was cancelled because its tool changed.
     ToolChanged,
-    /// A person rejected the plan.
     Rejected,
-    /// The token or its plan is past its time.
     Expired,
-    /// There is no such plan, or the token is not its.
     Unknown,
-    /// The plan says that it was approved, and the ledger does not know of it: somebody else wrote that.
+    /// The plan is marked as approved and the ledger has no approval: somebody wrote that past the store.
     Unproven,
-    /// The grant is used up, expired or revoked.
     GrantSpent,
 }
 
-/// A permit that was not opened.
 #[derive(Clone, Debug)]
 pub enum OpenRefused {
-    /// Something came first. A row `refused` is written.
-    NotSpendable {
-        /// What came first.
-        why: NotSpendable,
-        /// The plan it was about.
-        plan: Option<PlanId>,
-        /// The row.
-        ledger_id: LedgerId,
-    },
-    /// The row could not be written, so nothing may go out. What it would have said comes back.
+    /// The token or the grant can't be used any more. A row `refused` is written.
+    NotSpendable { why: NotSpendable, plan: Option<PlanId>, ledger_id: LedgerId },
+    /// The row could not be written, so the call must not be dispatched. Returns what the row would have said.
     Fault(StoreFault, Box<CallRecord>),
 }
 
@@ -90,7 +72,6 @@ impl OpenRefused {
         OpenRefused::Fault(fault, Box::new(permit.record().clone()))
     }
 
-    /// What is answered.
     pub fn refusal(&self) -> Refusal {
         match self {
             OpenRefused::NotSpendable { why, plan, .. } => why.refusal(plan.as_ref()),
@@ -99,41 +80,32 @@ impl OpenRefused {
     }
 }
 
-/// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It went well.
     Success,
-    /// It went wrong.
     Error,
-    /// Nobody knows.
     Unknown,
 }
 
-/// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
     pub status: Ended,
-    /// The code of what went wrong, where it has one.
     pub code: Option<Code>,
-    /// How long it took.
     pub duration_us: u64,
-    /// The digest of what came back.
     pub result_digest: Option<Digest>,
-    /// What came back, kept with the plan if it is not longer than [`RESULT_LIMIT`].
+    /// Stored with the plan unless it is longer than [`RESULT_LIMIT`].
     pub result: Option<String>,
 }
 
-/// What a permit uses up.
+/// The token and the grant a permit spends.
 #[derive(Clone)]
-struct Uses {
+struct PermitUses {
     token: Option<(PlanId, Digest, Digest, String)>,
     grant: Option<GrantId>,
     effect: Effect,
 }
 
-impl Uses {
+impl PermitUses {
     fn of(permit: &Permit) -> Result<Self, StoreFault> {
         let token = match permit.spend() {
             Some(spend) => Some((spend.plan.clone(), spend.hash, spend.token, json_text(&spend.approval)?)),
@@ -142,45 +114,49 @@ impl Uses {
         Ok(Self { token, grant: permit.grant().cloned(), effect: permit.effect() })
     }
 
-    fn nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.token.is_none() && self.grant.is_none()
     }
 }
 
 impl Store {
-    /// Spends what the permit uses up and writes the call's row, as one; durable when it returns. Rows of reads may
-    /// follow within 100 ms, unless the store is opened with [`ReadRows::Sync`] or can't be written just now.
+    /// Spends the permit's token and grant and writes the call's row in one transaction; durable when it returns. Rows of reads may be
+    /// written up to 100 ms later, unless the store is opened with [`ReadRows::Sync`] or can't be written now.
     ///
-    /// INVARIANT (written first): there is no other way to an [`Opened`].
-    pub async fn open(&self, permit: impl Into<Box<Permit>>, now: Timestamp) -> Result<Opened, OpenRefused> {
+    /// INVARIANT (written first): there is no other way to a [`RecordedPermit`].
+    pub async fn open(
+        &self,
+        permit: impl Into<Box<Permit>>,
+        now: Timestamp,
+    ) -> Result<RecordedPermit, OpenRefused> {
         let permit = permit.into();
-        let uses = match Uses::of(&permit) {
+        let uses = match PermitUses::of(&permit) {
             Ok(uses) => uses,
             Err(fault) => return Err(OpenRefused::fault(fault, &permit)),
         };
         let ledger_id = self.mint(now);
         let row = Arc::new(Entry::of_call(permit.record(), RowStatus::Allowed));
         if permit.effect() == Effect::Read
-            && uses.nothing()
-            && let Some(place) = self.may_follow()
+            && uses.is_empty()
+            && let Some(place) = self.place_for_row()
         {
-            return match self.append_soon(place, Arc::clone(&row), ledger_id.clone(), now) {
-                Ok(()) => Ok(Opened { permit, ledger_id, row }),
+            return match self.queue_row(place, Arc::clone(&row), ledger_id.clone(), None, now) {
+                Ok(()) => Ok(RecordedPermit { permit, ledger_id, row }),
                 Err(fault) => Err(OpenRefused::fault(fault, &permit)),
             };
         }
-        // Boxed: a read that need not wait carries no room for it.
+        // Boxed, so that the future of a read that does not wait stays small.
         Box::pin(self.open_durably(permit, uses, ledger_id, row, now)).await
     }
 
     async fn open_durably(
         &self,
         permit: Box<Permit>,
-        uses: Uses,
+        uses: PermitUses,
         ledger_id: LedgerId,
         row: Arc<Entry>,
         now: Timestamp,
-    ) -> Result<Opened, OpenRefused> {
+    ) -> Result<RecordedPermit, OpenRefused> {
         let (id, record, allowed) = (ledger_id.clone(), permit.record().clone(), Arc::clone(&row));
         let spent = self.write(move |tx| {
             if uses.token.is_some() || uses.grant.is_some() {
@@ -188,10 +164,10 @@ impl Store {
             }
             if let Err(why) = spend(tx, &uses, &id, now)? {
                 let refusal = why.refusal(record.plan_id.as_ref());
-                tx.append(&Entry::refused(&record, &refusal), id.clone(), now);
+                tx.append_call(&Entry::refused(&record, &refusal), id.clone(), None, now)?;
                 return Ok(Err(why));
             }
-            // A read that runs no plan leaves nothing behind that a crash could make doubtful.
+            // A crash leaves no doubtful outcome of a read that runs no plan.
             if uses.effect != Effect::Read || uses.token.is_some() {
                 let plan = uses.token.as_ref().map(|(plan, ..)| plan.as_str());
                 let values = cells![id.as_str(), plan, tx.instance, now];
@@ -200,11 +176,11 @@ impl Store {
                     &values,
                 )?;
             }
-            tx.append(&allowed, id.clone(), now);
+            tx.append_call(&allowed, id.clone(), None, now)?;
             Ok(Ok(()))
         });
         match spent.await {
-            Ok(Ok(())) => Ok(Opened { permit, ledger_id, row }),
+            Ok(Ok(())) => Ok(RecordedPermit { permit, ledger_id, row }),
             Ok(Err(why)) => {
                 let plan = permit.record().plan_id.clone();
                 Err(OpenRefused::NotSpendable { why, plan, ledger_id })
@@ -213,11 +189,11 @@ impl Store {
         }
     }
 
-    /// Writes how a call ended, and where its plan stands. If the store can't be written now, the caller is told, and
-    /// the row is written as soon as it can be.
+    /// Writes the outcome of a call and of its plan. If the store can't be written now, returns the fault; the row is written as soon as
+    /// the store is available again.
     pub async fn close(
         &self,
-        opened: Opened,
+        opened: RecordedPermit,
         outcome: Outcome,
         now: Timestamp,
     ) -> Result<LedgerId, StoreFault> {
@@ -226,7 +202,7 @@ impl Store {
             Ended::Success => RowStatus::Success,
             Ended::Error | Ended::Unknown => RowStatus::Error,
         };
-        // Where the first row is written already, nobody else has it any more.
+        // If the first row is written already, this is the only reference.
         let mut row = Arc::unwrap_or_clone(opened.row);
         row.status = status;
         row.code = outcome.code.map(|code| code.as_str().to_owned());
@@ -239,9 +215,9 @@ impl Store {
         let plan = opened.permit.spend().map(|spend| spend.plan.clone());
         if opened.permit.effect() == Effect::Read
             && plan.is_none()
-            && let Some(place) = self.may_follow()
+            && let Some(place) = self.place_for_row()
         {
-            self.append_soon(place, Arc::new(row), id.clone(), now)?;
+            self.queue_row(place, Arc::new(row), id.clone(), Some(opened.ledger_id), now)?;
             return Ok(id);
         }
         Box::pin(self.close_durably(opened.ledger_id, plan, row, outcome, id.clone(), now)).await?;
@@ -257,7 +233,7 @@ impl Store {
         id: LedgerId,
         now: Timestamp,
     ) -> Result<(), StoreFault> {
-        self.ask_writer(Keep::UntilWritten, move |tx| {
+        self.run_job(WriteRetryPolicy::UntilWritten, move |tx| {
             if tx.again && tx.has_row(&id)? {
                 return Ok(());
             }
@@ -265,7 +241,7 @@ impl Store {
             if let Some(plan) = &plan {
                 plans::finish(tx, plan, &outcome, now)?;
             }
-            tx.append(&row, id.clone(), now);
+            tx.append_call(&row, id.clone(), Some(&opened_by), now)?;
             Ok(())
         })
         .await
@@ -281,7 +257,7 @@ impl Store {
         self.append(Entry::refused(record, refusal), now).await
     }
 
-    /// Writes the row of a call that waits for someone. [`Store::hold`] writes its own.
+    /// Writes the row of a call that waits for an approval. [`Store::hold`] writes its own.
     pub async fn pending(&self, record: &CallRecord, now: Timestamp) -> Result<LedgerId, StoreFault> {
         self.append(Entry::of_call(record, RowStatus::Pending), now).await
     }
@@ -289,62 +265,59 @@ impl Store {
     /// Writes a row; durable when it returns.
     pub async fn append(&self, entry: Entry, now: Timestamp) -> Result<LedgerId, StoreFault> {
         let id = self.mint(now);
-        let written = id.clone();
         self.write(move |tx| {
-            tx.append(&entry, id.clone(), now);
-            Ok(())
+            tx.append_call(&entry, id.clone(), None, now)?;
+            Ok(id.clone())
         })
-        .await?;
-        Ok(written)
+        .await
     }
 
-    /// A person says that the clock is right after all: a moment in the future was recorded by mistake.
+    /// Accepts the present clock, on a person's word: a moment in the future was recorded by mistake.
     pub async fn trust_clock(&self, by: &PrincipalId, now: Timestamp) -> Result<LedgerId, StoreFault> {
         let (by, id) = (by.clone(), self.mint(now));
-        let written = id.clone();
         self.write(move |tx| {
             tx.set_clock(now)?;
             let mut entry = Entry::new(RowKind::System, RowStatus::Success);
             entry.principal = Some(by.clone());
             entry.role = Some(ActorRole::Human);
             tx.append(&entry.with_fact("action", "trust_clock"), id.clone(), now);
-            Ok(())
+            Ok(id.clone())
         })
-        .await?;
-        Ok(written)
+        .await
     }
 
-    /// A place in the queue for a row that nobody waits for. None where reads have to wait for the disk, while the disk
-    /// does not take rows, and when so many rows wait already that there would be no end to it.
-    fn may_follow(&self) -> Option<OwnedSemaphorePermit> {
+    /// A place in the queue for a row that no caller waits for. None if reads wait for the disk, if the last commit failed, or if the
+    /// queue is full: then the caller waits, which slows it down.
+    fn place_for_row(&self) -> Option<OwnedSemaphorePermit> {
         match self.reads() {
             ReadRows::Soon if !self.is_failing() => self.try_place(),
             ReadRows::Soon | ReadRows::Sync => None,
         }
     }
 
-    fn append_soon(
+    fn queue_row(
         &self,
         place: OwnedSemaphorePermit,
         row: Arc<Entry>,
         id: LedgerId,
+        call: Option<LedgerId>,
         now: Timestamp,
     ) -> Result<(), StoreFault> {
-        self.tell_writer(place, move |tx| {
+        self.queue_job(place, move |tx| {
             if !(tx.again && tx.has_row(&id)?) {
-                tx.append(&row, id.clone(), now);
+                tx.append_call(&row, id.clone(), call.as_ref(), now)?;
             }
             Ok(())
         })
     }
 }
 
-/// Uses up the token and the grant.
+/// Spends the token and the grant.
 ///
-/// INVARIANT (races end in SQL): each is one conditional statement, and whoever changes no row has lost.
+/// INVARIANT (races end in SQL): each is one conditional statement, and a caller whose statement changes no row has lost.
 fn spend(
     tx: &mut Tx<'_>,
-    uses: &Uses,
+    uses: &PermitUses,
     id: &LedgerId,
     now: Timestamp,
 ) -> Result<Result<(), NotSpendable>, StoreFault> {
@@ -360,9 +333,9 @@ fn spend(
             &cells![approval, id.as_str(), plan.as_str(), *hash, *token, now],
         )?;
         if won == 0 {
-            return why_not(tx, plan, *hash, *token).map(Err);
+            return why_not_spent(tx, plan, *hash, *token).map(Err);
         }
-        tx.tell(plan)?;
+        tx.notify_plan(plan)?;
     }
     if let Some(grant) = &uses.grant {
         let won = tx.execute(
@@ -377,8 +350,13 @@ fn spend(
     Ok(Ok(()))
 }
 
-/// What came first, for the answer; the statement above has already decided.
-fn why_not(tx: &mut Tx<'_>, plan: &PlanId, hash: Digest, token: Digest) -> Result<NotSpendable, StoreFault> {
+/// Finds out why the statement changed no row. Only for the message: the statement has already decided.
+fn why_not_spent(
+    tx: &mut Tx<'_>,
+    plan: &PlanId,
+    hash: Digest,
+    token: Digest,
+) -> Result<NotSpendable, StoreFault> {
     let found = tx.one(
         "SELECT plans.state, plans.note FROM plans JOIN tokens ON tokens.plan_id = plans.plan_id
           WHERE plans.plan_id = $1 AND plans.hash = $2 AND tokens.token = $3",
@@ -395,21 +373,22 @@ fn why_not(tx: &mut Tx<'_>, plan: &PlanId, hash: Digest, token: Digest) -> Resul
             Some(_) | None => NotSpendable::Cancelled,
         },
         Ok(PlanState::Rejected) => NotSpendable::Rejected,
-        Ok(PlanState::Pending | PlanState::Approved) if is_unproven(tx, plan)? => NotSpendable::Unproven,
+        Ok(PlanState::Pending | PlanState::Approved) if lacks_approval_row(tx, plan)? => {
+            NotSpendable::Unproven
+        }
         Ok(PlanState::Pending | PlanState::Approved | PlanState::Expired) => NotSpendable::Expired,
         Err(_) => NotSpendable::Unknown,
     })
 }
 
-/// Whether the plan claims an approval that the ledger does not know of.
-fn is_unproven(tx: &mut Tx<'_>, plan: &PlanId) -> Result<bool, StoreFault> {
+/// Whether the plan is marked as approved and the ledger has no approval of it.
+fn lacks_approval_row(tx: &mut Tx<'_>, plan: &PlanId) -> Result<bool, StoreFault> {
     let sql = "SELECT plan_id FROM plans WHERE plan_id = $1 AND approval IS NOT NULL AND NOT EXISTS
                (SELECT 1 FROM ledger WHERE ledger.plan_id = plans.plan_id AND ledger.kind = 'approval')";
     Ok(tx.one(sql, &cells![plan.as_str()])?.is_some())
 }
 
 impl NotSpendable {
-    /// What is answered.
     pub fn refusal(self, plan: Option<&PlanId>) -> Refusal {
         let plan = plan.map_or("the plan", PlanId::as_str);
         match self {

@@ -1,43 +1,42 @@
-//! News of other replicas: which plan came to another state. Heard on PostgreSQL; elsewhere one process has the store to itself
-//! or looks now and then. News only wakes: what is true is read from the tables.
+//! Notifications of other replicas that a plan has another state. PostgreSQL only; on SQLite readers poll. A notification only wakes:
+//! the state itself is read from the tables.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use countersign_core::ids::PlanId;
+use countersign_policy::ids::PlanId;
 use tokio::sync::{broadcast, oneshot};
 
 use crate::Store;
-use crate::engine::{Home, News};
+use crate::engine::{ConnectionFactory, ReplicaMessage};
 use crate::fault::StoreFault;
 use crate::writer::Tx;
 
-/// What another replica did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// This plan came up or came to another state.
+    /// This plan is new or has another state.
     Plan(PlanId),
-    /// Something may have been missed: look at everything that matters.
+    /// Messages may have been lost: read again everything that matters.
     Missed,
 }
 
-/// How many pieces of news may wait for a listener that is slow.
+/// How many messages are buffered for a slow receiver.
 const WAITING: usize = 4096;
 
-/// The ear of one store, once somebody wants to hear.
-pub(crate) struct Ear {
-    tell: broadcast::Sender<Changed>,
+/// Receives changes of other replicas, from the first subscription on.
+pub(crate) struct ChangeListener {
+    sender: broadcast::Sender<Changed>,
     hearing: Arc<AtomicBool>,
-    home: Arc<dyn Home>,
+    home: Arc<dyn ConnectionFactory>,
     instance: String,
     listening: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
-impl Ear {
-    pub(crate) fn new(home: Arc<dyn Home>, instance: String) -> Self {
+impl ChangeListener {
+    pub(crate) fn new(home: Arc<dyn ConnectionFactory>, instance: String) -> Self {
         Self {
-            tell: broadcast::channel(WAITING).0,
+            sender: broadcast::channel(WAITING).0,
             hearing: Arc::default(),
             home,
             instance,
@@ -45,42 +44,41 @@ impl Ear {
         }
     }
 
-    /// Begins to listen, once.
     fn start(&self) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         if listening.is_some() {
             return;
         }
         let (home, own) = (Arc::clone(&self.home), self.instance.clone());
-        let (tell, hearing) = (self.tell.clone(), Arc::clone(&self.hearing));
+        let (sender, hearing) = (self.sender.clone(), Arc::clone(&self.hearing));
         let (end, ended) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("store-ear".into()).spawn(move || {
-            let mut heard = |news: News<'_>| {
+        let thread = std::thread::Builder::new().name("store-listener".into()).spawn(move || {
+            let mut receive = |news: ReplicaMessage<'_>| {
                 let changed = match news {
-                    News::Hearing => {
+                    ReplicaMessage::Connected => {
                         hearing.store(true, Ordering::Release);
                         Some(Changed::Missed)
                     }
-                    News::Deaf => {
+                    ReplicaMessage::Disconnected => {
                         hearing.store(false, Ordering::Release);
                         None
                     }
-                    News::Said(text) => read(text, &own),
+                    ReplicaMessage::Received(text) => parse_message(text, &own),
                 };
                 if let Some(changed) = changed {
-                    // Nobody listening is no fault.
-                    let _ = tell.send(changed);
+                    // Without a subscriber this fails, which is fine.
+                    let _ = sender.send(changed);
                 }
             };
-            home.listen(&own, &mut heard, ended);
+            home.listen(&own, &mut receive, ended);
         });
-        // Without a thread nobody hears, and whoever waits looks now and then.
+        // Without a thread no notification arrives, and subscribers poll.
         if let Ok(thread) = thread {
             *listening = Some((end, thread));
         }
     }
 
-    /// Stops listening and waits until that is done.
+    /// Stops listening and waits for the thread.
     pub(crate) fn end(&self) {
         let listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((end, thread)) = listening {
@@ -90,8 +88,8 @@ impl Ear {
     }
 }
 
-/// What was said, unless we said it ourselves.
-fn read(text: &str, own: &str) -> Option<Changed> {
+/// Parses a message; none for one of our own.
+fn parse_message(text: &str, own: &str) -> Option<Changed> {
     match text.split_once(' ') {
         Some((from, _)) if from == own => None,
         Some((_, plan)) => Some(Changed::Plan(PlanId::new(plan))),
@@ -100,24 +98,24 @@ fn read(text: &str, own: &str) -> Option<Changed> {
 }
 
 impl Store {
-    /// Hears what other replicas do from now on. On SQLite nothing ever comes.
+    /// Subscribes to changes by other replicas. On SQLite nothing ever arrives.
     pub fn changes(&self) -> broadcast::Receiver<Changed> {
-        let ear = self.ear();
-        let receiver = ear.tell.subscribe();
-        ear.start();
+        let listener = self.change_listener();
+        let receiver = listener.sender.subscribe();
+        listener.start();
         receiver
     }
 
-    /// Whether news of other replicas arrives just now; where it does not, looking now and then is the way.
+    /// Whether changes by other replicas arrive at present. If not, poll.
     pub fn is_hearing(&self) -> bool {
-        self.ear().hearing.load(Ordering::Acquire)
+        self.change_listener().hearing.load(Ordering::Acquire)
     }
 }
 
 impl Tx<'_> {
-    /// Tells other replicas that a plan came to another state, when and if this is committed.
-    pub(crate) fn tell(&mut self, plan: &PlanId) -> Result<(), StoreFault> {
+    /// Notifies other replicas of a plan's new state when this transaction commits.
+    pub(crate) fn notify_plan(&mut self, plan: &PlanId) -> Result<(), StoreFault> {
         let news = format!("{} {plan}", self.instance);
-        self.tell_news(&news)
+        self.notify(&news)
     }
 }

@@ -1,50 +1,43 @@
-//! Credentials: who may open a line, and as what. Only digests of secrets are kept; a secret is shown once, elsewhere.
+//! Credentials: who may connect, and in which role. Only digests of secrets are stored.
 
-use countersign_core::confirm::PlanEnd;
-use countersign_core::digest::{Digest, Domain};
-use countersign_core::ids::{CredentialId, LedgerId, PrincipalId, Secret};
-use countersign_core::record::{ActorRole, RowKind, RowStatus};
-use countersign_core::role::Role;
+use countersign_policy::confirm::PlanEnd;
+use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::ids::{CredentialId, LedgerId, PrincipalId, Secret};
+use countersign_policy::record::{ActorRole, RowKind};
+use countersign_policy::role::Role;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::engine::{Found, cells, json_text};
+use crate::engine::{FoundRow, cells, json_text};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
 use crate::{Store, decisions};
 
-/// How a secret is kept at rest.
+/// How a secret is stored.
 pub fn secret_digest(secret: &Secret) -> Digest {
-    Digest::of(Domain::Credential, secret.expose().as_bytes())
+    Digest::of(DigestDomain::Credential, secret.expose().as_bytes())
 }
 
-/// A credential, without its secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Credential {
-    /// Its id.
     pub id: CredentialId,
-    /// As what it opens a line.
     pub role: Role,
-    /// The name of whoever holds it: the principal of its lines.
+    /// The principal of its connections.
     pub name: String,
-    /// How far it reaches, as JSON.
     pub scopes: Value,
-    /// When it was made.
     pub created: Timestamp,
-    /// Until when it works; none means until it is revoked.
+    /// None means that it works until it is revoked.
     pub expires: Option<Timestamp>,
-    /// When it was revoked.
     pub revoked: Option<Timestamp>,
 }
 
 impl Credential {
-    /// Whether it works at this moment.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
     }
 }
 
-/// How a credential ended by this moment, if it did. One that is gone works as little as a revoked one.
+/// How a credential ended, if it did. A credential that is gone counts as revoked.
 pub(crate) fn end_of(found: Option<&Credential>, now: Timestamp) -> Option<PlanEnd> {
     match found {
         None => Some(PlanEnd::CredentialRevoked),
@@ -56,12 +49,11 @@ pub(crate) fn end_of(found: Option<&Credential>, now: Timestamp) -> Option<PlanE
 
 const COLUMNS: &str = "credential_id, role, name, scopes, created, expires, revoked";
 
-/// The statement that finds a credential by its id.
 pub(crate) fn by_id_sql() -> String {
     format!("SELECT {COLUMNS} FROM credentials WHERE credential_id = $1")
 }
 
-pub(crate) fn decode(mut found: Found) -> Result<Credential, StoreFault> {
+pub(crate) fn decode(mut found: FoundRow) -> Result<Credential, StoreFault> {
     Ok(Credential {
         id: found.text()?.into(),
         role: found.word()?,
@@ -74,7 +66,7 @@ pub(crate) fn decode(mut found: Found) -> Result<Credential, StoreFault> {
 }
 
 impl Store {
-    /// Keeps a credential under the digest of its secret.
+    /// Stores a credential under the digest of its secret.
     pub async fn add_credential(
         &self,
         credential: &Credential,
@@ -84,7 +76,6 @@ impl Store {
     ) -> Result<LedgerId, StoreFault> {
         let (made, by, id) = (credential.clone(), by.clone(), self.mint(now));
         let scopes = json_text(&made.scopes)?;
-        let written = id.clone();
         self.write(move |tx| {
             tx.execute(
                 "INSERT INTO credentials (credential_id, secret, role, name, scopes, created, expires)
@@ -99,30 +90,26 @@ impl Store {
                     made.expires,
                 ],
             )?;
-            let entry = about(&made.id, "add_credential", &by)
+            let entry = entity_row(&made.id, "add_credential", &by)
                 .with_fact("role", made.role.as_str())
                 .with_fact("name", made.name.as_str());
             tx.append(&entry, id.clone(), now);
-            Ok(())
+            Ok(id.clone())
         })
-        .await?;
-        Ok(written)
+        .await
     }
 
-    /// The credential of a secret, live or not.
     pub async fn credential(&self, secret: Digest) -> Result<Option<Credential>, StoreFault> {
         let sql = format!("SELECT {COLUMNS} FROM credentials WHERE secret = $1");
         self.read(move |view| view.one(&sql, &cells![secret])?.map(decode).transpose()).await
     }
 
-    /// Every credential, newest first.
     pub async fn credentials(&self) -> Result<Vec<Credential>, StoreFault> {
         let sql = format!("SELECT {COLUMNS} FROM credentials ORDER BY credential_id DESC");
         self.read(move |view| view.query(&sql, &[])?.into_iter().map(decode).collect()).await
     }
 
-    /// Ends a credential, and with it every open plan that was asked for with it; none if there is no such one or it was
-    /// ended before.
+    /// Revokes a credential and cancels every open plan that was requested with it; none if it does not exist or was revoked before.
     pub async fn revoke_credential(
         &self,
         credential: &CredentialId,
@@ -139,7 +126,7 @@ impl Store {
             if changed == 0 {
                 return Ok(None);
             }
-            tx.append(&about(&credential, "revoke_credential", &by), id.clone(), now);
+            tx.append(&entity_row(&credential, "revoke_credential", &by), id.clone(), now);
             decisions::cancel_for_credential(tx, &ids, &credential, now)?;
             Ok(Some(id.clone()))
         })
@@ -147,10 +134,6 @@ impl Store {
     }
 }
 
-fn about(credential: &CredentialId, action: &str, by: &PrincipalId) -> Entry {
-    let detail = json!({"action": action, "entity_type": "credential", "entity_id": credential});
-    let mut entry = Entry::new(RowKind::System, RowStatus::Success).with_detail(&detail);
-    entry.principal = Some(by.clone());
-    entry.role = Some(ActorRole::Human);
-    entry
+fn entity_row(credential: &CredentialId, action: &str, by: &PrincipalId) -> Entry {
+    Entry::about(RowKind::System, action, "credential", credential).by(by, ActorRole::Human)
 }

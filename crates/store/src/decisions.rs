@@ -1,57 +1,53 @@
-//! Decisions on plans: approve, reject, cancel, expire. Each is one conditional statement and its row, in one transaction;
-//! the first answer decides, once. Whether someone is entitled to answer is the law's business.
+//! Decisions on plans: approve, reject, cancel, expire, and the removal of steps by a person. Each is one conditional statement and its row,
+//! in one transaction; the first decision counts. Does not check whether somebody may decide: that is the policy's part.
 
 use std::sync::Arc;
 
-use countersign_core::confirm::{Approval, PlanEnd, PlanState, Rail, check_unblocked};
-use countersign_core::digest::Digest;
-use countersign_core::ids::{CredentialId, FullName, LedgerId, PlanId, PrincipalId};
-use countersign_core::plan::Plan;
-use countersign_core::record::{ActorRole, RowKind, Source};
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::confirm::{Approval, ApprovalRail, PlanEnd, PlanState, check_unblocked};
+use countersign_policy::digest::Digest;
+use countersign_policy::ids::{CredentialId, FullName, LedgerId, PlanId, PrincipalId};
+use countersign_policy::plan::Plan;
+use countersign_policy::record::{ActorRole, HostInfo, RowKind, Source};
+use countersign_policy::refusal::{Code, Refusal};
 use jiff::Timestamp;
 
-use crate::chance::Mint;
-use crate::engine::{Found, cells, json_text};
+use crate::engine::{FoundRow, cells, json_text};
 use crate::fault::StoreFault;
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Json};
+use crate::random::LedgerIdGenerator;
 use crate::writer::Tx;
 use crate::{Store, credentials, pauses, plans};
 
-/// What is noted on a plan whose tool changed. Nobody else can write a note on a cancelled plan.
+/// The note on a plan whose tool changed. No other cancelled plan gets a note from a caller.
 pub(crate) const TOOL_CHANGED: &str = "the tool has changed";
 
-/// How many plans one transaction closes at most.
-const SWEEP: u32 = 500;
+const SWEEP_LIMIT: u32 = 500;
 
-/// Why nothing was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotDecided {
     /// There is no such plan, or it is someone else's.
     Unknown,
-    /// It is past its time.
     Expired,
-    /// Someone was faster, or it ran.
+    /// It was decided before, or it ran.
     Decided(PlanState),
-    /// The answer is worth less than the plan needs; it stays open for a stronger one.
+    /// It is pending, but the expiry that was shown has passed.
+    ShownExpired,
+    /// It is pending, but its hash is not the one that was shown.
+    Changed,
+    /// The approval is weaker than the plan needs; the plan stays pending.
     TooWeak,
-    /// Its own preview forbids it.
     Blocked,
-    /// The credential it was asked for with has ended.
+    /// The credential it was requested with has ended.
     Ended(PlanEnd),
 }
 
-/// A decision that was not made.
 #[derive(Clone, Debug)]
 pub enum DecideRefused {
-    /// Something stood against it; nothing was changed.
     NotDecided(NotDecided),
-    /// It could not be written.
     Fault(StoreFault),
 }
 
 impl DecideRefused {
-    /// What is answered.
     pub fn refusal(&self) -> Refusal {
         match self {
             DecideRefused::NotDecided(why) => why.refusal(),
@@ -60,12 +56,10 @@ impl DecideRefused {
     }
 }
 
-/// What of a plan the person who decides was shown.
+/// The part of a plan that a person was shown and decides on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownPlan {
-    /// The plan's hash.
     pub hash: Digest,
-    /// Until when it could be decided and run.
     pub expires: Timestamp,
 }
 
@@ -75,57 +69,98 @@ impl From<&Plan> for ShownPlan {
     }
 }
 
-/// A decision that was made.
+/// Where a decision came from, for its row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecisionOrigin {
+    pub source: Option<Source>,
+    pub host: Option<Arc<HostInfo>>,
+}
+
+impl From<Option<Source>> for DecisionOrigin {
+    fn from(source: Option<Source>) -> Self {
+        Self { source, host: None }
+    }
+}
+
+impl DecisionOrigin {
+    fn apply_to(self, entry: Entry) -> Entry {
+        Entry { source: self.source, host: self.host.as_deref().map(Json::of_host), ..entry }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decided {
-    /// The plan.
+pub struct DecidedPlan {
     pub plan: Plan,
-    /// The row.
     pub ledger_id: LedgerId,
-    /// Whether the rejection was one too many.
     pub paused: Paused,
 }
 
-/// Whether a principal's writes were paused by a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
-    /// No.
     No,
-    /// It was the third in ten minutes.
     Now,
 }
 
-type Answer<T> = Result<Result<T, NotDecided>, StoreFault>;
+/// Writes the log event of a decision: every channel decides through this file. A note is a person's own text and is not logged.
+fn log_decision(
+    decision: &'static str,
+    by: &PrincipalId,
+    rail: ApprovalRail,
+    source: Option<Source>,
+    decided: Result<DecidedPlan, DecideRefused>,
+) -> Result<DecidedPlan, DecideRefused> {
+    let (channel, source) = (rail.as_str(), source.map(Source::as_str));
+    match &decided {
+        Ok(made) => tracing::info!(
+            plan_id = made.plan.id.as_str(),
+            ledger_id = made.ledger_id.as_str(),
+            by = by.as_str(),
+            channel,
+            source,
+            decision,
+            "plan decided"
+        ),
+        Err(refused) => {
+            let why = refused.refusal();
+            let (code, reason) = (why.code.as_str(), why.reason_code);
+            tracing::info!(by = by.as_str(), channel, source, code, reason, "plan not {decision}");
+        }
+    }
+    decided
+}
+
+type DecisionResult<T> = Result<Result<T, NotDecided>, StoreFault>;
 
 impl Store {
-    /// Agrees to a plan.
+    /// Approves a plan.
     ///
-    /// INVARIANT (races end in SQL): of all who answer, the one whose statement changes the row decides.
+    /// INVARIANT (races end in SQL): of all decisions, the one whose statement changes the row counts.
     pub async fn approve(
         &self,
         id: &PlanId,
         approval: Approval,
         now: Timestamp,
-    ) -> Result<Decided, DecideRefused> {
+    ) -> Result<DecidedPlan, DecideRefused> {
         let source = source(approval.rail);
         self.approve_shown(id, None, approval, source, now).await
     }
 
-    /// Agrees to a plan as it was shown: one whose hash is another by now is not approved, and the approval ends at the expiry that was
-    /// shown, even if the plan got more time since. The source is the door the person came through.
+    /// Approves a plan as it was shown: a plan whose hash has changed since is not approved, and the approval ends at the expiry that was
+    /// shown, even if the plan got more time since.
     pub async fn approve_shown(
         &self,
         id: &PlanId,
         shown: Option<ShownPlan>,
         approval: Approval,
-        source: Option<Source>,
+        origin: impl Into<DecisionOrigin>,
         now: Timestamp,
-    ) -> Result<Decided, DecideRefused> {
-        let (id, ledger_id) = (id.clone(), self.mint(now));
+    ) -> Result<DecidedPlan, DecideRefused> {
+        let (id, ledger_id, origin) = (id.clone(), self.mint(now), origin.into());
+        let (by, rail, source) = (approval.by.clone(), approval.rail, origin.source);
         let kept = json_text(&approval).map_err(DecideRefused::Fault)?;
         let decided = self.write(move |tx| {
             tx.check_clock(now)?;
-            if let Some(why) = unapprovable(tx, &id, now)? {
+            if let Some(why) = find_obstacle(tx, &id, now)? {
                 return Ok(Err(why));
             }
             let found = tx.one(
@@ -138,13 +173,20 @@ impl Store {
                     kept.as_str(),
                     now,
                     id.as_str(),
-                    plans::rank(approval.strength),
+                    plans::strength_rank(approval.strength),
                     shown.map(|shown| shown.hash.hex()).unwrap_or_default(),
                     shown.map_or(i64::MAX, |shown| shown.expires.as_microsecond()),
                 ],
             )?;
-            let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
-            let plan = plans::opened(&mut found, tx.seal)?;
+            let Some(mut found) = found else {
+                let why = why_not_decided(tx, &id, None, now)?;
+                return Ok(Err(if why == NotDecided::TooWeak {
+                    why_not_as_shown(tx, &id, shown, now)?
+                } else {
+                    why
+                }));
+            };
+            let plan = plans::open_body(&mut found, tx.seal)?;
             let entry = Entry::of_plan(
                 RowKind::Approval,
                 &plan,
@@ -153,37 +195,37 @@ impl Store {
                 Some(role(approval.rail)),
             )
             .with_approval(&approval);
-            tx.append(&Entry { source, ..entry }, ledger_id.clone(), now);
-            tx.tell(&plan.id)?;
-            Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
+            tx.append(&origin.clone().apply_to(entry), ledger_id.clone(), now);
+            tx.notify_plan(&plan.id)?;
+            Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
         });
-        answered(decided.await)
+        log_decision("approved", &by, rail, source, flatten_result(decided.await))
     }
 
-    /// Says no to a plan. The third no to one principal within ten minutes pauses its writes, in the same transaction.
+    /// Rejects a plan. The third rejection of one principal within ten minutes pauses its writes, in the same transaction.
     pub async fn reject(
         &self,
         id: &PlanId,
         by: PrincipalId,
-        rail: Rail,
+        rail: ApprovalRail,
         note: Option<String>,
         now: Timestamp,
-    ) -> Result<Decided, DecideRefused> {
+    ) -> Result<DecidedPlan, DecideRefused> {
         self.reject_from(id, by, rail, source(rail), note, now).await
     }
 
-    /// Says no to a plan, through a door that the rail alone does not tell.
+    /// Rejects a plan and records an origin that the channel alone does not tell.
     pub async fn reject_from(
         &self,
         id: &PlanId,
         by: PrincipalId,
-        rail: Rail,
-        source: Option<Source>,
+        rail: ApprovalRail,
+        origin: impl Into<DecisionOrigin>,
         note: Option<String>,
         now: Timestamp,
-    ) -> Result<Decided, DecideRefused> {
-        let (id, ledger_id) = (id.clone(), self.mint(now));
-        let ids = self.ids();
+    ) -> Result<DecidedPlan, DecideRefused> {
+        let (id, ledger_id, origin) = (id.clone(), self.mint(now), origin.into());
+        let (ids, decider, source) = (self.ids(), by.clone(), origin.source);
         let decided = self.write(move |tx| {
             tx.check_clock(now)?;
             let note = note.as_deref().map(|note| note.replace('\0', "\u{2400}"));
@@ -193,27 +235,27 @@ impl Store {
                   RETURNING plan_id, body",
                 &cells![note.as_ref(), now, id.as_str()],
             )?;
-            let Some(mut found) = found else { return why_not(tx, &id, None, now).map(Err) };
-            let plan = plans::opened(&mut found, tx.seal)?;
-            plans::wipe_known(tx, &plan)?;
+            let Some(mut found) = found else { return why_not_decided(tx, &id, None, now).map(Err) };
+            let plan = plans::open_body(&mut found, tx.seal)?;
+            plans::wipe_body(tx, &plan)?;
             let mut entry = Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(rail)))
                 .with_fact("rail", rail.as_str());
             if let Some(note) = note {
                 entry = entry.with_fact("note", note);
             }
-            tx.append(&Entry { source, ..entry }, ledger_id.clone(), now);
-            tx.tell(&plan.id)?;
+            tx.append(&origin.clone().apply_to(entry), ledger_id.clone(), now);
+            tx.notify_plan(&plan.id)?;
             let paused = pauses::count_rejections(tx, &ids, &plan.principal, now)?;
-            Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused }))
+            Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused }))
         });
-        answered(decided.await)
+        log_decision("rejected", &decider, rail, source, flatten_result(decided.await))
     }
 
-    /// Puts another plan in a pending one's place, under the same id: what a person left of it. False where it was decided,
-    /// ran out or changed meanwhile, or an equal plan is open.
+    /// Replaces the body of a pending plan by what a person left of it, under the same id and a new hash. False if the plan was decided,
+    /// expired or changed meanwhile, or if an equal plan is open.
     pub async fn revise(
         &self,
-        looked_at: Digest,
+        read_only: Digest,
         left: &Plan,
         by: &PrincipalId,
         now: Timestamp,
@@ -229,10 +271,10 @@ impl Store {
                 &cells![
                     left.hash,
                     left.effect.as_str(),
-                    plans::rank(left.need.strength),
+                    plans::strength_rank(left.requirement.strength),
                     body.as_str(),
                     left.id.as_str(),
-                    looked_at,
+                    read_only,
                     now,
                 ],
             )?;
@@ -243,20 +285,31 @@ impl Store {
             let entry =
                 Entry::of_plan(RowKind::Decision, &left, "remove_steps", Some(&by), Some(ActorRole::Human))
                     .with_fact("removed_steps", removed)
-                    .with_fact("plan_hash_before", looked_at.hex());
+                    .with_fact("plan_hash_before", read_only.hex());
             tx.append(&Entry { source: Some(Source::Page), ..entry }, ledger_id.clone(), now);
             Ok(true)
         })
         .await
     }
 
-    /// Withdraws a plan, by the principal whose it is; to anyone else it does not exist.
+    /// Cancels a plan of a principal; a plan of another principal does not exist for it.
     pub async fn cancel(
         &self,
         id: &PlanId,
         principal: &PrincipalId,
         now: Timestamp,
-    ) -> Result<Decided, DecideRefused> {
+    ) -> Result<DecidedPlan, DecideRefused> {
+        self.cancel_from(id, principal, DecisionOrigin::default(), now).await
+    }
+
+    /// Cancels a plan and records the connection it came over.
+    pub async fn cancel_from(
+        &self,
+        id: &PlanId,
+        principal: &PrincipalId,
+        origin: DecisionOrigin,
+        now: Timestamp,
+    ) -> Result<DecidedPlan, DecideRefused> {
         let (id, principal, ledger_id) = (id.clone(), principal.clone(), self.mint(now));
         let decided = self.write(move |tx| {
             let found = tx.one(
@@ -265,18 +318,20 @@ impl Store {
                   RETURNING plan_id, body",
                 &cells![now, id.as_str(), principal.as_str()],
             )?;
-            let Some(mut found) = found else { return why_not(tx, &id, Some(&principal), now).map(Err) };
-            let plan = plans::opened(&mut found, tx.seal)?;
-            plans::wipe_known(tx, &plan)?;
+            let Some(mut found) = found else {
+                return why_not_decided(tx, &id, Some(&principal), now).map(Err);
+            };
+            let plan = plans::open_body(&mut found, tx.seal)?;
+            plans::wipe_body(tx, &plan)?;
             let entry = Entry::of_plan(RowKind::Decision, &plan, "cancel", Some(&principal), None);
-            tx.append(&entry, ledger_id.clone(), now);
-            tx.tell(&plan.id)?;
-            Ok(Ok(Decided { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
+            tx.append(&origin.clone().apply_to(entry), ledger_id.clone(), now);
+            tx.notify_plan(&plan.id)?;
+            Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
         });
-        answered(decided.await)
+        flatten_result(decided.await)
     }
 
-    /// Cancels every open plan of a tool: what was reviewed is not what would run.
+    /// Cancels every open plan of a changed tool: what was reviewed is not what would run.
     pub async fn cancel_for_tool(&self, tool: &FullName, now: Timestamp) -> Result<Vec<PlanId>, StoreFault> {
         let (tool, ids) = (tool.to_string(), self.ids());
         self.sweep(move |tx| {
@@ -284,7 +339,7 @@ impl Store {
                 &format!(
                     "UPDATE plans SET state = 'cancelled', decided = $1, note = '{TOOL_CHANGED}'
                       WHERE plan_id IN (SELECT plan_id FROM plans
-                                         WHERE tool = $2 AND state IN ('pending', 'approved') LIMIT {SWEEP})
+                                         WHERE tool = $2 AND state IN ('pending', 'approved') LIMIT {SWEEP_LIMIT})
                         AND state IN ('pending', 'approved')
                       RETURNING plan_id, body"
                 ),
@@ -295,7 +350,7 @@ impl Store {
         .await
     }
 
-    /// Closes every plan whose time has run out.
+    /// Closes every expired plan.
     pub async fn expire(&self, now: Timestamp) -> Result<Vec<PlanId>, StoreFault> {
         let ids = self.ids();
         self.sweep(move |tx| {
@@ -304,7 +359,7 @@ impl Store {
                 &format!(
                     "UPDATE plans SET state = 'expired'
                       WHERE plan_id IN (SELECT plan_id FROM plans
-                                         WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT {SWEEP})
+                                         WHERE state IN ('pending', 'approved') AND expires <= $1 LIMIT {SWEEP_LIMIT})
                         AND state IN ('pending', 'approved') AND expires <= $1
                       RETURNING plan_id, body"
                 ),
@@ -315,7 +370,6 @@ impl Store {
         .await
     }
 
-    /// Repeats a bounded piece of work until it finds nothing more.
     async fn sweep(
         &self,
         work: impl FnMut(&mut Tx<'_>) -> Result<Vec<PlanId>, StoreFault> + Send + 'static,
@@ -335,10 +389,10 @@ impl Store {
     }
 }
 
-/// Closes the plan of a hash whose time has run out or whose credential has ended, so that a new one can take its place.
+/// Closes the open plan of a hash if it has expired or its credential has ended, so that a new one can replace it.
 pub(crate) fn expire_equal(
     tx: &mut Tx<'_>,
-    ids: &Mint,
+    ids: &LedgerIdGenerator,
     hash: Digest,
     now: Timestamp,
 ) -> Result<(), StoreFault> {
@@ -352,35 +406,36 @@ pub(crate) fn expire_equal(
     let open = "SELECT plan_id FROM plans WHERE hash = $1 AND state IN ('pending', 'approved')";
     let Some(mut found) = tx.one(open, &cells![hash])? else { return Ok(()) };
     let id = PlanId::new(found.text()?);
-    let Some(NotDecided::Ended(_)) = unapprovable(tx, &id, now)? else { return Ok(()) };
+    let Some(NotDecided::Ended(_)) = find_obstacle(tx, &id, now)? else { return Ok(()) };
     cancel_ended(tx, ids, &id, now)
 }
 
 fn close_all(
     tx: &mut Tx<'_>,
-    ids: &Mint,
-    closed: Vec<Found>,
+    ids: &LedgerIdGenerator,
+    closed: Vec<FoundRow>,
     action: &str,
     now: Timestamp,
 ) -> Result<Vec<PlanId>, StoreFault> {
     closed
         .into_iter()
         .map(|mut found| {
-            let plan = plans::opened(&mut found, tx.seal)?;
-            plans::wipe_known(tx, &plan)?;
+            let plan = plans::open_body(&mut found, tx.seal)?;
+            plans::wipe_body(tx, &plan)?;
             tx.append(&Entry::of_plan(RowKind::Decision, &plan, action, None, None), ids.next(now), now);
-            tx.tell(&plan.id)?;
+            tx.notify_plan(&plan.id)?;
             Ok(plan.id)
         })
         .collect()
 }
 
-/// Why nobody can agree to a plan: its own preview forbids it, or the credential it was asked for with has ended. Its body
-/// never changes, and revoking a credential cancels its plans: looking first is no race.
-fn unapprovable(tx: &mut Tx<'_>, id: &PlanId, now: Timestamp) -> Result<Option<NotDecided>, StoreFault> {
+/// Why a plan can't be approved at all: its preview forbids it, or the credential it was requested with has ended. Reading first is no
+/// race: `revise` is the only change of an open plan's body and gives it another hash, which `approve_shown` compares in its statement;
+/// and revoking a credential cancels its plans.
+fn find_obstacle(tx: &mut Tx<'_>, id: &PlanId, now: Timestamp) -> Result<Option<NotDecided>, StoreFault> {
     let sql = "SELECT plan_id, body, state FROM plans WHERE plan_id = $1 AND state IN ('pending', 'approved', 'cancelled')";
     let Some(mut found) = tx.one(sql, &cells![id.as_str()])? else { return Ok(None) };
-    let (plan, state): (Plan, PlanState) = (plans::opened(&mut found, tx.seal)?, found.word()?);
+    let (plan, state): (Plan, PlanState) = (plans::open_body(&mut found, tx.seal)?, found.word()?);
     if let Some(credential) = &plan.credential {
         let found = tx.one(&credentials::by_id_sql(), &cells![credential.as_str()])?;
         let found = found.map(credentials::decode).transpose()?;
@@ -392,10 +447,10 @@ fn unapprovable(tx: &mut Tx<'_>, id: &PlanId, now: Timestamp) -> Result<Option<N
     Ok(is_blocked.then_some(NotDecided::Blocked))
 }
 
-/// Cancels the open plans of a principal that were asked for with a credential that has just been revoked.
+/// Cancels the open plans that were requested with a credential that has just been revoked.
 pub(crate) fn cancel_for_credential(
     tx: &mut Tx<'_>,
-    ids: &Mint,
+    ids: &LedgerIdGenerator,
     credential: &CredentialId,
     now: Timestamp,
 ) -> Result<(), StoreFault> {
@@ -406,7 +461,7 @@ pub(crate) fn cancel_for_credential(
         &cells![credential.as_str()],
     )?;
     for mut found in open {
-        let plan = plans::opened(&mut found, tx.seal)?;
+        let plan = plans::open_body(&mut found, tx.seal)?;
         if plan.credential.as_ref() == Some(credential) {
             cancel_ended(tx, ids, &plan.id, now)?;
         }
@@ -415,7 +470,12 @@ pub(crate) fn cancel_for_credential(
 }
 
 /// Cancels an open plan whose credential has ended.
-fn cancel_ended(tx: &mut Tx<'_>, ids: &Mint, id: &PlanId, now: Timestamp) -> Result<(), StoreFault> {
+fn cancel_ended(
+    tx: &mut Tx<'_>,
+    ids: &LedgerIdGenerator,
+    id: &PlanId,
+    now: Timestamp,
+) -> Result<(), StoreFault> {
     let closed = tx.query(
         "UPDATE plans SET state = 'cancelled', decided = $1, note = 'the credential has ended'
           WHERE plan_id = $2 AND state IN ('pending', 'approved')
@@ -425,8 +485,8 @@ fn cancel_ended(tx: &mut Tx<'_>, ids: &Mint, id: &PlanId, now: Timestamp) -> Res
     close_all(tx, ids, closed, "credential_ended", now).map(drop)
 }
 
-/// What stood against a decision, for the answer; the statement has already decided.
-fn why_not(
+/// Finds out why the statement changed no row. Only for the message: the statement has already decided.
+fn why_not_decided(
     tx: &mut Tx<'_>,
     id: &PlanId,
     principal: Option<&PrincipalId>,
@@ -454,17 +514,41 @@ fn why_not(
     })
 }
 
-fn answered<T>(answer: Answer<T>) -> Result<T, DecideRefused> {
+/// Why a pending plan was not approved as it was shown.
+fn why_not_as_shown(
+    tx: &mut Tx<'_>,
+    id: &PlanId,
+    shown: Option<ShownPlan>,
+    now: Timestamp,
+) -> Result<NotDecided, StoreFault> {
+    let Some(shown) = shown else { return Ok(NotDecided::TooWeak) };
+    if shown.expires <= now {
+        return Ok(NotDecided::ShownExpired);
+    }
+    let sql = "SELECT 1 FROM plans WHERE plan_id = $1 AND hash = $2";
+    let same = tx.one(sql, &cells![id.as_str(), shown.hash])?.is_some();
+    Ok(if same { NotDecided::TooWeak } else { NotDecided::Changed })
+}
+
+fn flatten_result<T>(answer: DecisionResult<T>) -> Result<T, DecideRefused> {
     answer.map_err(DecideRefused::Fault)?.map_err(DecideRefused::NotDecided)
 }
 
 impl NotDecided {
-    /// What is answered.
     pub fn refusal(self) -> Refusal {
         match self {
             NotDecided::Unknown => Refusal::new(Code::PlanNotFound, "there is no such plan"),
             NotDecided::Expired => {
                 Refusal::new(Code::PlanDecided, "the plan's time has run out").because("plan_expired")
+            }
+            NotDecided::ShownExpired => {
+                let message =
+                    "the time shown with the plan has run out: look at the plan again, it was given more";
+                Refusal::new(Code::PlanDecided, message).because("plan_expired")
+            }
+            NotDecided::Changed => {
+                let message = "this is not the plan that was looked at: it was changed since";
+                Refusal::new(Code::PlanDecided, message).because("plan_changed")
             }
             NotDecided::Decided(state) => {
                 let message = format!("the plan is {state} already");
@@ -483,21 +567,20 @@ impl NotDecided {
     }
 }
 
-/// Who speaks over a rail.
-fn role(rail: Rail) -> ActorRole {
+fn role(rail: ApprovalRail) -> ActorRole {
     match rail {
-        Rail::Chat => ActorRole::Agent,
-        Rail::Elicitation | Rail::Card => ActorRole::Host,
-        Rail::Page | Rail::Cli | Rail::Grant => ActorRole::Human,
+        ApprovalRail::Chat => ActorRole::Agent,
+        ApprovalRail::Elicitation | ApprovalRail::Card => ActorRole::Host,
+        ApprovalRail::Page | ApprovalRail::Cli | ApprovalRail::Grant => ActorRole::Human,
     }
 }
 
 /// The door a rail usually leads through.
-fn source(rail: Rail) -> Option<Source> {
+fn source(rail: ApprovalRail) -> Option<Source> {
     match rail {
-        Rail::Chat | Rail::Elicitation | Rail::Card => Some(Source::Mcp),
-        Rail::Page => Some(Source::Page),
-        Rail::Cli => Some(Source::Cli),
-        Rail::Grant => None,
+        ApprovalRail::Chat | ApprovalRail::Elicitation | ApprovalRail::Card => Some(Source::Mcp),
+        ApprovalRail::Page => Some(Source::Page),
+        ApprovalRail::Cli => Some(Source::Cli),
+        ApprovalRail::Grant => None,
     }
 }

@@ -1,12 +1,11 @@
-//! Signing in at the desk: one-time codes, sessions of the page, pass phrases, and where the desk is. Only digests are kept.
-//! Whether somebody may do what they ask for is not decided here; whether a code is used twice is.
+//! Sign-in to the page: one-time codes, page sessions, pass phrases, and the page's address. Only digests are stored. Ensures that a code is
+//! used once; does not decide what a person may do.
 
-use countersign_core::digest::{Digest, Domain};
-use countersign_core::ids::{CredentialId, PrincipalId, Secret};
-use countersign_core::record::{RowKind, RowStatus, Source};
-use countersign_core::role::Role;
+use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::ids::{CredentialId, PrincipalId, Secret};
+use countersign_policy::record::{RowKind, Source};
+use countersign_policy::role::Role;
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::Store;
 use crate::credentials::{self, Credential};
@@ -15,34 +14,30 @@ use crate::fault::StoreFault;
 use crate::ledger::Entry;
 use crate::writer::Tx;
 
-/// How a one-time code is kept at rest.
+/// How a one-time code is stored.
 pub fn sign_in_digest(code: &Secret) -> Digest {
-    Digest::of(Domain::SignIn, code.expose().as_bytes())
+    Digest::of(DigestDomain::SignIn, code.expose().as_bytes())
 }
 
-/// How a page's session is kept at rest.
+/// How a page session is stored.
 pub fn session_digest(session: &Secret) -> Digest {
-    Digest::of(Domain::PageSession, session.expose().as_bytes())
+    Digest::of(DigestDomain::PageSession, session.expose().as_bytes())
 }
 
-/// What a page has to send with every change, besides its cookie: known to whoever holds the session, and to the page.
+/// The proof that the page sends with every change besides its cookie, against cross-site requests.
 pub fn page_proof(session: &Secret) -> String {
-    Digest::of(Domain::PageProof, session.expose().as_bytes()).hex()
+    Digest::of(DigestDomain::PageProof, session.expose().as_bytes()).hex()
 }
 
-/// A session of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeskSession {
-    /// Whose it is.
     pub credential: Credential,
-    /// When it was opened.
     pub created: Timestamp,
-    /// Until when it works.
     pub expires: Timestamp,
 }
 
 impl Store {
-    /// Keeps a one-time code of a person.
+    /// Stores a one-time sign-in code of a person.
     pub async fn add_sign_in(
         &self,
         code: Digest,
@@ -57,16 +52,15 @@ impl Store {
                 "INSERT INTO desk_codes (code, credential_id, expires) VALUES ($1, $2, $3)",
                 &cells![code, made.id.as_str(), expires],
             )?;
-            tx.append(&about(&made, "sign_in_link", Source::Cli), id.clone(), now);
+            tx.append(&entity_row(&made, "sign_in_link", Source::Cli), id.clone(), now);
             Ok(())
         })
         .await
     }
 
-    /// Takes a one-time code and opens a session in its place; none if the code is unknown, used or too old, or if its
-    /// person may no longer sign in.
+    /// Exchanges a one-time code for a session; none if the code is unknown, used or expired, or if its person may no longer sign in.
     ///
-    /// INVARIANT (races end in SQL): of all who bring a code, one gets a session.
+    /// INVARIANT (races end in SQL): of all who present a code, one gets a session.
     pub async fn take_sign_in(
         &self,
         code: Digest,
@@ -85,13 +79,13 @@ impl Store {
             let credential = CredentialId::new(taken.text()?);
             let Some(credential) = live_person(tx, &credential, now)? else { return Ok(None) };
             open(tx, &credential, session, until, now)?;
-            tx.append(&about(&credential, "sign_in", Source::Page), id.clone(), now);
+            tx.append(&entity_row(&credential, "sign_in", Source::Page), id.clone(), now);
             Ok(Some(credential))
         })
         .await
     }
 
-    /// Opens a session for a person who proved who they are in another way, named by `how`.
+    /// Opens a session for a person who was authenticated in another way, named by `how`.
     pub async fn open_desk_session(
         &self,
         credential: &CredentialId,
@@ -104,14 +98,14 @@ impl Store {
         self.write(move |tx| {
             let Some(credential) = live_person(tx, &credential, now)? else { return Ok(None) };
             open(tx, &credential, session, until, now)?;
-            let entry = about(&credential, "sign_in", Source::Page).with_fact("with", how);
+            let entry = entity_row(&credential, "sign_in", Source::Page).with_fact("with", how);
             tx.append(&entry, id.clone(), now);
             Ok(Some(credential))
         })
         .await
     }
 
-    /// The session of a digest, if it works at this moment: neither ended nor too old, its credential live and a person's.
+    /// The session of a digest, if it is open and its credential is live and a person's.
     pub async fn desk_session(
         &self,
         session: Digest,
@@ -135,17 +129,11 @@ impl Store {
 
     /// Ends a session; false if it was not open.
     pub async fn end_desk_session(&self, session: Digest, now: Timestamp) -> Result<bool, StoreFault> {
-        self.write(move |tx| {
-            let ended = tx.execute(
-                "UPDATE desk_sessions SET ended = $1 WHERE session = $2 AND ended IS NULL",
-                &cells![now, session],
-            )?;
-            Ok(ended > 0)
-        })
-        .await
+        let sql = "UPDATE desk_sessions SET ended = $1 WHERE session = $2 AND ended IS NULL";
+        Ok(self.execute(sql, cells![now, session]).await? > 0)
     }
 
-    /// Keeps a pass phrase of a person, as Argon2id made it, in place of an earlier one.
+    /// Stores the Argon2id hash of a person's pass phrase and replaces an earlier one.
     pub async fn set_phrase(
         &self,
         credential: &Credential,
@@ -159,13 +147,13 @@ impl Store {
                  ON CONFLICT (credential_id) DO UPDATE SET hash = excluded.hash, changed = excluded.changed",
                 &cells![owner.id.as_str(), hash.as_str(), now],
             )?;
-            tx.append(&about(&owner, "set_passphrase", Source::Page), id.clone(), now);
+            tx.append(&entity_row(&owner, "set_passphrase", Source::Page), id.clone(), now);
             Ok(())
         })
         .await
     }
 
-    /// Whose pass phrases may be tried under a name: live people of that name, with what Argon2id made.
+    /// The pass phrase hashes of live people of a name.
     pub async fn phrases(
         &self,
         name: &PrincipalId,
@@ -186,21 +174,13 @@ impl Store {
         .await
     }
 
-    /// Writes down where the desk is, for `countersign open`.
+    /// Stores the address of the page, for `countersign open`.
     pub async fn set_desk_url(&self, url: &str) -> Result<(), StoreFault> {
-        let url = url.to_owned();
-        self.write(move |tx| {
-            tx.execute(
-                "INSERT INTO meta (name, value) VALUES ('desk_url', $1)
-                 ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                &cells![url.as_str()],
-            )
-            .map(drop)
-        })
-        .await
+        let sql = "INSERT INTO meta (name, value) VALUES ('desk_url', $1)
+                   ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        self.execute(sql, cells![url]).await.map(drop)
     }
 
-    /// Where the desk was last.
     pub async fn desk_url(&self) -> Result<Option<String>, StoreFault> {
         self.read(|view| {
             let found = view.one("SELECT value FROM meta WHERE name = 'desk_url'", &[])?;
@@ -235,11 +215,8 @@ fn open(
     .map(drop)
 }
 
-fn about(credential: &Credential, action: &str, source: Source) -> Entry {
-    let detail = json!({"action": action, "entity_type": "credential", "entity_id": credential.id});
-    let mut entry = Entry::new(RowKind::System, RowStatus::Success).with_detail(&detail);
-    entry.principal = Some(credential.name.as_str().into());
-    entry.role = Some(credential.role.into());
-    entry.source = Some(source);
-    entry
+fn entity_row(credential: &Credential, action: &str, source: Source) -> Entry {
+    let name = PrincipalId::new(credential.name.as_str());
+    let entry = Entry::about(RowKind::System, action, "credential", &credential.id);
+    Entry { source: Some(source), ..entry.by(&name, credential.role.into()) }
 }

@@ -1,23 +1,27 @@
-//! What the two databases have in common: text and integers, statements with `$1`, one transaction at a time.
-//! Everything above speaks SQL through this; nothing above knows which database it is, but for `Dialect`.
+//! The interface to both databases: text and integers, statements with `$1`, one transaction at a time. The code above it does not know
+//! which database it uses, except for `SqlDialect`.
 
 mod postgres;
+#[cfg(test)]
+mod scripted;
 mod sqlite;
 
 use std::str::FromStr;
 use std::vec;
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 pub(crate) use postgres::PostgresHome;
-pub(crate) use postgres::address::Address;
+pub(crate) use postgres::address::PostgresAddress;
+#[cfg(test)]
+pub(crate) use scripted::ScriptedConnection;
 pub(crate) use sqlite::SqliteHome;
 
 use crate::fault::StoreFault;
 
-/// A value of a column: these are all we use.
+/// A value of a column. These are the only kinds the store writes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cell {
     Null,
@@ -25,7 +29,7 @@ pub(crate) enum Cell {
     Text(String),
     /// A text that is one of a few words.
     Word(&'static str),
-    /// A kind of value we never write: somebody else did.
+    /// A kind of value the store never writes: somebody else did.
     Foreign,
 }
 
@@ -62,11 +66,11 @@ macro_rules! cells {
 }
 pub(crate) use cells;
 
-/// A row that was found; its columns are taken from left to right.
+/// A row of a result; its columns are taken from left to right.
 #[derive(Debug)]
-pub(crate) struct Found(vec::IntoIter<Cell>);
+pub(crate) struct FoundRow(vec::IntoIter<Cell>);
 
-impl Found {
+impl FoundRow {
     pub(crate) fn new(cells: Vec<Cell>) -> Self {
         Self(cells.into_iter())
     }
@@ -126,7 +130,7 @@ impl Found {
         self.maybe_time()?.ok_or_else(|| StoreFault::corrupt("a time is missing"))
     }
 
-    /// A word of a closed vocabulary, a digest, or anything else that reads itself from text.
+    /// A word of a closed vocabulary, a digest, or anything else that parses from text.
     pub(crate) fn maybe<T: FromStr>(&mut self) -> Result<Option<T>, StoreFault> {
         let bad = |_| StoreFault::corrupt("a word is unknown");
         self.maybe_text()?.map(|text| text.parse().map_err(bad)).transpose()
@@ -136,7 +140,6 @@ impl Found {
         self.maybe()?.ok_or_else(|| StoreFault::corrupt("a word is missing"))
     }
 
-    /// A value kept as JSON.
     pub(crate) fn maybe_json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, StoreFault> {
         let bad = |error| StoreFault::corrupt(format!("kept JSON can't be read: {error}"));
         self.maybe_text()?.map(|text| serde_json::from_str(&text).map_err(bad)).transpose()
@@ -153,61 +156,78 @@ pub(crate) fn json_text<T: serde::Serialize>(value: &T) -> Result<String, StoreF
         .map_err(|error| StoreFault::invalid(format!("can't be kept as JSON: {error}")))
 }
 
-/// Where the two databases speak differently.
+/// For statements that differ between the databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum SqlDialect {
     Sqlite,
     Postgres,
 }
 
-/// One connection. A transaction may have one mark, to which a failed part of it goes back.
-pub(crate) trait Engine: Send {
-    fn dialect(&self) -> Dialect;
-    /// Begins a transaction that will write to the chain of `writer`; nobody else does until it ends.
+/// One connection. A transaction may have one savepoint, to which a failed job is rolled back.
+pub(crate) trait DatabaseConnection: Send {
+    fn dialect(&self) -> SqlDialect;
+    /// Begins a transaction that holds the lock on the chain of `writer` until it ends.
     fn begin(&mut self, writer: &str) -> Result<(), StoreFault>;
-    /// Begins a transaction in which everything is seen as of one moment.
+    /// Begins a read transaction on one snapshot.
     fn begin_reading(&mut self) -> Result<(), StoreFault>;
     /// Durable when it returns.
     fn commit(&mut self) -> Result<(), StoreFault>;
     fn rollback(&mut self);
-    fn mark(&mut self) -> Result<(), StoreFault>;
-    fn unmark(&mut self) -> Result<(), StoreFault>;
-    fn back_to_mark(&mut self) -> Result<(), StoreFault>;
-    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault>;
+    fn savepoint(&mut self) -> Result<(), StoreFault>;
+    fn release_savepoint(&mut self) -> Result<(), StoreFault>;
+    fn rollback_to_savepoint(&mut self) -> Result<(), StoreFault>;
+    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<FoundRow>, StoreFault>;
     fn execute(&mut self, sql: &str, values: &[Cell]) -> Result<u64, StoreFault>;
-    /// The same statement for many rows.
     fn execute_all(&mut self, sql: &str, rows: &[Vec<Cell>]) -> Result<(), StoreFault>;
-    /// Several statements without values.
     fn script(&mut self, sql: &str) -> Result<(), StoreFault>;
-    /// Whether a process that named itself so still runs.
-    fn lives(&mut self, instance: &str) -> Result<bool, StoreFault>;
-    /// From here to the end of the transaction nobody is waited for longer than a moment: it already holds what others may
-    /// wait for. Where one writer has the whole database, there is nobody to wait for.
-    fn hurry(&mut self) -> Result<(), StoreFault> {
+    /// Whether the process of that name still runs.
+    fn is_alive(&mut self, instance: &str) -> Result<bool, StoreFault>;
+    /// Shortens lock waits to a few milliseconds until the transaction ends: it already holds locks that others may wait for. Does nothing
+    /// where one writer locks the whole database.
+    fn shorten_lock_waits(&mut self) -> Result<(), StoreFault> {
         Ok(())
     }
-    /// Tells other processes, when and if the transaction commits; where the database carries no news, nothing.
-    fn tell(&mut self, _news: &str) -> Result<(), StoreFault> {
+    /// Notifies other processes when the transaction commits. Does nothing where the database has no notifications.
+    fn notify(&mut self, _message: &str) -> Result<(), StoreFault> {
         Ok(())
     }
 }
 
-/// What came over from other processes.
-pub(crate) enum News<'n> {
-    /// We hear from now on; what was said before is missed.
-    Hearing,
-    /// Somebody said this.
-    Said(&'n str),
-    /// We do not hear any more.
-    Deaf,
+/// Runs work in a write transaction and commits; a fault rolls it back.
+pub(crate) fn in_transaction<T>(
+    engine: &mut dyn DatabaseConnection,
+    writer: &str,
+    work: impl FnOnce(&mut dyn DatabaseConnection) -> Result<T, StoreFault>,
+) -> Result<T, StoreFault> {
+    engine.begin(writer)?;
+    match work(engine) {
+        Ok(done) => engine.commit().map(|()| done),
+        Err(fault) => {
+            engine.rollback();
+            Err(fault)
+        }
+    }
 }
 
-/// How a connection is made, and made again.
-pub(crate) trait Home: Send + Sync {
-    /// For the writer: it also says that `instance` lives, as long as the connection does.
-    fn writer(&self, instance: &str) -> Result<Box<dyn Engine>, StoreFault>;
-    /// For a reader; none where readers have to queue with the writer.
-    fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault>;
-    /// Hears what other processes tell until `end`; returns at once where the database carries no news.
-    fn listen(&self, _instance: &str, _heard: &mut dyn FnMut(News<'_>), _end: oneshot::Receiver<()>) {}
+pub(crate) enum ReplicaMessage<'n> {
+    /// Messages arrive from now on; earlier ones are lost.
+    Connected,
+    Received(&'n str),
+    Disconnected,
+}
+
+/// Makes connections, and makes them again after a failure.
+pub(crate) trait ConnectionFactory: Send + Sync {
+    /// For the writer. It also marks `instance` as alive for as long as the connection lasts.
+    fn writer(&self, instance: &str) -> Result<Box<dyn DatabaseConnection>, StoreFault>;
+    /// For a reader; none where reads go through the writer's queue.
+    fn reader(&self) -> Result<Option<Box<dyn DatabaseConnection>>, StoreFault>;
+    /// Receives messages of other processes until `end`; returns at once where the database has no notifications.
+    fn listen(
+        &self,
+        _instance: &str,
+        _receive: &mut dyn FnMut(ReplicaMessage<'_>),
+        _end: oneshot::Receiver<()>,
+    ) {
+    }
 }

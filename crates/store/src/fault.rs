@@ -1,32 +1,26 @@
-//! Faults: something is broken, which is not the same as the law saying no. Each has a message for outside,
-//! safe to show, and one for the log. The doors get a refusal made from it; nothing here decides what is allowed.
+//! Faults: something is broken, which is not a refusal by the policy. Each has a message that is safe to show and one for the log.
 
 use std::fmt;
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 
-use crate::chance;
+use crate::random;
 
-/// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// The store can't be reached, or did not answer.
     Unavailable,
-    /// No room is left.
     Full,
-    /// It can be read but not written.
     ReadOnly,
-    /// What it holds makes no sense.
     Corrupt,
-    /// It was written by a newer version.
     NewerSchema,
-    /// It was written by an older version, and was opened to be read only.
+    /// It was written by an older version, and it was opened for reading.
     OlderSchema,
-    /// There is a database, and nothing of ours in it; it was opened to be read only.
+    /// The database has no tables of ours, and it was opened for reading.
     Empty,
-    /// The clock stands before a moment already recorded.
+    /// The clock is behind a moment already recorded.
     Clock,
-    /// What was to be kept, or the way to the store, can't be used.
+    /// A value can't be stored, or an option can't be used.
     Invalid,
     /// A key file is missing, can't be used, or is not the one of this store.
     Key,
@@ -34,79 +28,71 @@ pub enum FaultKind {
     Untrusted,
 }
 
-/// What was being done when it broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Doing {
-    /// Opening the store.
+pub enum StoreOperation {
     Opening,
-    /// Reading from it.
     Reading,
-    /// Writing to it.
     Writing,
 }
 
-/// How far the damage goes, weakest first.
+/// How much a failure breaks, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Hurt {
-    /// One statement failed, the transaction goes on.
+pub(crate) enum FailureScope {
+    /// One statement failed; the transaction continues.
     Statement,
-    /// Another holds what a statement needs; the transaction goes on from its mark.
+    /// Another transaction holds a lock that a statement needs; this one continues from its savepoint.
     Busy,
-    /// The transaction lost against another and may be tried again.
+    /// The transaction lost against another and can be retried.
     Conflict,
-    /// The transaction is gone.
     Transaction,
     /// The connection has to be made again.
     Connection,
-    /// A sync to disk failed: nobody knows what the disk holds, so nothing more is written.
+    /// A sync to disk failed: what the disk holds is unknown, so nothing more is written.
     Disk,
 }
 
-/// Something is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreFault {
     kind: FaultKind,
-    doing: Doing,
+    doing: StoreOperation,
     inside: String,
     incident: String,
-    pub(crate) hurt: Hurt,
+    pub(crate) scope: FailureScope,
 }
 
 impl StoreFault {
-    pub(crate) fn new(kind: FaultKind, hurt: Hurt, inside: impl Into<String>) -> Self {
-        let incident = format!("{:08x}", chance::bits() & 0xffff_ffff);
-        Self { kind, doing: Doing::Writing, inside: inside.into(), incident, hurt }
+    pub(crate) fn new(kind: FaultKind, scope: FailureScope, inside: impl Into<String>) -> Self {
+        let incident = format!("{:08x}", random::bits() & 0xffff_ffff);
+        Self { kind, doing: StoreOperation::Writing, inside: inside.into(), incident, scope }
     }
 
     pub(crate) fn invalid(inside: impl Into<String>) -> Self {
-        Self::new(FaultKind::Invalid, Hurt::Statement, inside)
+        Self::new(FaultKind::Invalid, FailureScope::Statement, inside)
     }
 
     pub(crate) fn corrupt(inside: impl Into<String>) -> Self {
-        Self::new(FaultKind::Corrupt, Hurt::Statement, inside)
+        Self::new(FaultKind::Corrupt, FailureScope::Statement, inside)
     }
 
     pub(crate) fn unavailable(inside: impl Into<String>) -> Self {
-        Self::new(FaultKind::Unavailable, Hurt::Connection, inside)
+        Self::new(FaultKind::Unavailable, FailureScope::Connection, inside)
     }
 
     #[must_use]
-    pub(crate) fn while_(mut self, doing: Doing) -> Self {
+    pub(crate) fn during(mut self, doing: StoreOperation) -> Self {
         self.doing = doing;
         self
     }
 
-    /// What is broken.
     pub fn kind(&self) -> FaultKind {
         self.kind
     }
 
-    /// What was being done.
-    pub fn doing(&self) -> Doing {
+    pub fn doing(&self) -> StoreOperation {
         self.doing
     }
 
-    /// The name under which the log has the rest.
+    /// The id under which the log has the details.
     pub fn incident(&self) -> &str {
         &self.incident
     }
@@ -135,28 +121,26 @@ impl StoreFault {
         format!("{what} (incident {})", self.incident)
     }
 
-    /// One line for the log.
     pub fn inside(&self) -> String {
         format!("{:?} while {:?}: {} (incident {})", self.kind, self.doing, self.inside, self.incident)
     }
 
-    /// What exactly is wrong, for the person who runs the program; may name files and servers.
+    /// The exact cause, for the operator; may name files and servers.
     pub fn reason(&self) -> &str {
         &self.inside
     }
 
-    /// The refusal the doors answer with.
     pub fn refusal(&self) -> Refusal {
         let code = match (self.kind, self.doing) {
             (FaultKind::Clock, _) => Code::ClockUntrusted,
-            (_, Doing::Writing) => Code::LedgerUnavailable,
-            (_, Doing::Opening | Doing::Reading) => Code::StoreUnavailable,
+            (_, StoreOperation::Writing) => Code::LedgerUnavailable,
+            (_, StoreOperation::Opening | StoreOperation::Reading) => Code::StoreUnavailable,
         };
         Refusal::new(code, self.outside()).with("incident", self.incident.as_str())
     }
 
-    /// Whether the same thing may go well later, without anything else being changed.
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed without any other change.
+    pub(crate) fn is_transient(&self) -> bool {
         match self.kind {
             FaultKind::Unavailable | FaultKind::Full | FaultKind::ReadOnly => true,
             FaultKind::Corrupt
@@ -188,8 +172,8 @@ mod tests {
         let fault = StoreFault::unavailable("host db-7 refused user bob");
         assert!(!fault.outside().contains("bob") && fault.inside().contains("bob"));
         assert_eq!(fault.refusal().code, Code::LedgerUnavailable);
-        assert_eq!(fault.while_(Doing::Reading).refusal().code, Code::StoreUnavailable);
-        let clock = StoreFault::new(FaultKind::Clock, Hurt::Statement, "x");
+        assert_eq!(fault.during(StoreOperation::Reading).refusal().code, Code::StoreUnavailable);
+        let clock = StoreFault::new(FaultKind::Clock, FailureScope::Statement, "x");
         assert_eq!(clock.refusal().code, Code::ClockUntrusted);
     }
 }

@@ -1,43 +1,38 @@
-//! Grants: approvals given ahead. Whether a call lies inside one is the law's; whether a use is left is decided by one
-//! statement when the call is opened.
+//! Grants: approvals given ahead. The policy decides whether a grant covers a call; one statement in `calls` decides whether a use is left.
 
-use countersign_core::grant::Grant;
-use countersign_core::ids::{FullName, GrantId, LedgerId, PrincipalId};
-use countersign_core::record::{ActorRole, RowKind, RowStatus};
+use countersign_policy::grant::Grant;
+use countersign_policy::ids::{FullName, GrantId, LedgerId, PrincipalId};
+use countersign_policy::record::{ActorRole, RowKind};
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::Store;
-use crate::engine::{Cell, Found, cells, json_text};
+use crate::engine::{Cell, FoundRow, cells, json_text};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
+use crate::seal::{Seal, SealedColumn};
 
 /// A grant and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GrantRow {
-    /// The grant, with the uses that are left.
     pub grant: Grant,
-    /// When it was given.
     pub created: Timestamp,
-    /// When it was taken back.
     pub revoked: Option<Timestamp>,
-    /// When it was last used.
     pub last_used: Option<Timestamp>,
 }
 
-/// Which grants are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grants {
-    /// Those that can still be used at this moment.
+pub enum GrantFilter {
+    /// Those that can be used at this moment.
     Usable(Timestamp),
-    /// All that were ever given.
     All,
 }
 
-const COLUMNS: &str = "body, uses_left, created, revoked, last_used";
+const COLUMNS: &str = "grant_id, body, uses_left, created, revoked, last_used";
 
-fn decode(mut found: Found) -> Result<GrantRow, StoreFault> {
-    let mut grant: Grant = found.json()?;
+fn decode(mut found: FoundRow, seal: &Seal) -> Result<GrantRow, StoreFault> {
+    let (id, body) = (found.text()?, found.text()?);
+    let mut grant: Grant = serde_json::from_str(&seal.open(&id, SealedColumn::Grant, &body)?)
+        .map_err(|error| StoreFault::corrupt(format!("a kept grant can't be read: {error}")))?;
     grant.uses_left = u32::try_from(found.count()?).map_err(|_| StoreFault::corrupt("too many uses"))?;
     Ok(GrantRow {
         grant,
@@ -48,11 +43,9 @@ fn decode(mut found: Found) -> Result<GrantRow, StoreFault> {
 }
 
 impl Store {
-    /// Keeps a grant.
     pub async fn grant(&self, grant: &Grant, now: Timestamp) -> Result<LedgerId, StoreFault> {
         let (grant, id) = (grant.clone(), self.mint(now));
-        let body = json_text(&grant)?;
-        let written = id.clone();
+        let body = self.seal()?.seal(grant.id.as_str(), SealedColumn::Grant, &json_text(&grant)?)?;
         self.write(move |tx| {
             tx.check_clock(now)?;
             tx.execute(
@@ -68,31 +61,33 @@ impl Store {
                     body.as_str(),
                 ],
             )?;
-            let entry = about(&grant.id, "grant", &grant.by)
+            let entry = entity_row(&grant.id, "grant", &grant.by)
                 .with_fact("for", grant.principal.as_str())
                 .with_fact("tool", grant.tool.as_str())
                 .with_fact("uses", grant.uses_left)
                 .with_fact("expires", grant.expires.to_string());
             tx.append(&entry, id.clone(), now);
-            Ok(())
+            Ok(id.clone())
         })
-        .await?;
-        Ok(written)
+        .await
     }
 
-    /// Grants, newest first.
-    pub async fn grants(&self, which: Grants) -> Result<Vec<GrantRow>, StoreFault> {
+    pub async fn grants(&self, which: GrantFilter) -> Result<Vec<GrantRow>, StoreFault> {
         let (condition, values): (&str, Vec<Cell>) = match which {
-            Grants::Usable(now) => {
+            GrantFilter::Usable(now) => {
                 ("WHERE uses_left > 0 AND revoked IS NULL AND expires > $1", cells![now].to_vec())
             }
-            Grants::All => ("", Vec::new()),
+            GrantFilter::All => ("", Vec::new()),
         };
         let sql = format!("SELECT {COLUMNS} FROM grants {condition} ORDER BY grant_id DESC");
-        self.read(move |view| view.query(&sql, &values)?.into_iter().map(decode).collect()).await
+        let seal = self.seal()?;
+        self.read(move |view| {
+            view.query(&sql, &values)?.into_iter().map(|found| decode(found, &seal)).collect()
+        })
+        .await
     }
 
-    /// Grants that may cover a principal's call of a tool, the soonest to end first.
+    /// Grants that may cover a principal's call of a tool, the first to expire first.
     pub async fn grants_covering(
         &self,
         principal: &PrincipalId,
@@ -105,14 +100,15 @@ impl Store {
               WHERE principal = $1 AND tool = $2 AND uses_left > 0 AND revoked IS NULL AND expires > $3
               ORDER BY expires"
         );
+        let seal = self.seal()?;
         self.read(move |view| {
             let found = view.query(&sql, &values)?;
-            found.into_iter().map(|found| Ok(decode(found)?.grant)).collect()
+            found.into_iter().map(|found| Ok(decode(found, &seal)?.grant)).collect()
         })
         .await
     }
 
-    /// Takes a grant back; none if there is no such grant or it was taken back before.
+    /// Revokes a grant; none if it does not exist or was revoked before.
     pub async fn revoke_grant(
         &self,
         grant: &GrantId,
@@ -128,17 +124,13 @@ impl Store {
             if changed == 0 {
                 return Ok(None);
             }
-            tx.append(&about(&grant, "revoke_grant", &by), id.clone(), now);
+            tx.append(&entity_row(&grant, "revoke_grant", &by), id.clone(), now);
             Ok(Some(id.clone()))
         })
         .await
     }
 }
 
-fn about(grant: &GrantId, action: &str, by: &PrincipalId) -> Entry {
-    let detail = json!({"action": action, "entity_type": "grant", "entity_id": grant});
-    let mut entry = Entry::new(RowKind::Decision, RowStatus::Success).with_detail(&detail);
-    entry.principal = Some(by.clone());
-    entry.role = Some(ActorRole::Human);
-    entry
+fn entity_row(grant: &GrantId, action: &str, by: &PrincipalId) -> Entry {
+    Entry::about(RowKind::Decision, action, "grant", grant).by(by, ActorRole::Human)
 }

@@ -1,12 +1,12 @@
-//! Key files: 32 secret bytes in a file of our own, for nobody else's eyes. Made where asked for, never replaced; a file that others can
-//! read is refused.
+//! Key files: 32 secret bytes in a file that only its owner can read. Creates a file on request, never replaces one, and refuses a file that
+//! others can read.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 
-use crate::chance;
-use crate::fault::{FaultKind, Hurt, StoreFault};
+use crate::fault::{FailureScope, FaultKind, StoreFault};
+use crate::random;
 
 /// Reads the text of a key file; none where there is no file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, StoreFault> {
@@ -19,18 +19,18 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, StoreFault> {
     fs::read_to_string(path).map(Some).map_err(|error| unusable(path, &error))
 }
 
-/// The secret of a key file that begins with a head of its kind.
+/// The secret of a key file whose first line begins with `head`.
 pub(crate) fn secret(path: &Path, head: &str, text: &str) -> Result<[u8; 32], StoreFault> {
     let line = text.lines().next().unwrap_or_default();
     let secret = line.strip_prefix(head).and_then(|hex| from_hex(hex.trim()));
     secret.ok_or_else(|| unusable(path, &"it is no key file of ours"))
 }
 
-/// Makes the file with a new secret, unless it is there. It is written aside and linked into place: of two processes that start at
-/// once, one makes the key and both use it.
+/// Creates the file with a new secret, unless it exists. The file is written under another name and linked into place: of two processes
+/// that start at once, one creates the key and both use it.
 pub(crate) fn make(path: &Path, head: &str) -> Result<(), StoreFault> {
     let mut aside = path.as_os_str().to_owned();
-    aside.push(format!("-{:016x}", chance::bits() >> 64));
+    aside.push(format!("-{:016x}", random::bits() >> 64));
     let aside = Path::new(&aside);
     let write = || {
         let mut options = OpenOptions::new();
@@ -42,8 +42,13 @@ pub(crate) fn make(path: &Path, head: &str) -> Result<(), StoreFault> {
         file.write_all(format!("{head}{}\n", to_hex(&seed)).as_bytes())?;
         file.sync_all()?;
         match fs::hard_link(aside, path) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
+            Ok(()) => {
+                tracing::info!(path = %path.display(), "key file created");
+                Ok(())
+            }
+            // Another process was faster: its key is the one to use.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
         }
     };
     let made = write();
@@ -51,9 +56,8 @@ pub(crate) fn make(path: &Path, head: &str) -> Result<(), StoreFault> {
     made.map_err(|error| unusable(path, &error))
 }
 
-/// 32 fresh random bytes.
 pub(crate) fn new_secret() -> Result<[u8; 32], StoreFault> {
-    chance::bytes().ok_or_else(|| StoreFault::unavailable("the system gives no randomness for a key"))
+    random::bytes().ok_or_else(|| StoreFault::unavailable("the system gives no randomness for a key"))
 }
 
 #[cfg(unix)]
@@ -77,7 +81,7 @@ fn check_private(_: &Path) -> Result<(), StoreFault> {
 /// A key file that can't be used, and why.
 pub(crate) fn unusable(path: &Path, why: &dyn std::fmt::Display) -> StoreFault {
     let inside = format!("the key file {} can't be used: {why}", path.display());
-    StoreFault::new(FaultKind::Key, Hurt::Statement, inside)
+    StoreFault::new(FaultKind::Key, FailureScope::Statement, inside)
 }
 
 pub(crate) fn to_hex(bytes: &[u8]) -> String {

@@ -1,9 +1,7 @@
-//! The records of Countersign: plans, tokens, approvals, grants, credentials, sessions, pins, runs, and the ledger.
-//! One API over SQLite and PostgreSQL. It never decides what is allowed; of two who race it lets one win, and it
-//! says "written" only when the disk has it.
+//! The records of Countersign: plans, tokens, approvals, grants, credentials, sessions, pins, runs, and the ledger. One API over SQLite and
+//! PostgreSQL. Does not decide what is allowed; of two racing changes it lets one win, and it reports a write only when it is on disk.
 
 mod calls;
-mod chance;
 mod changes;
 mod credentials;
 mod decisions;
@@ -12,38 +10,41 @@ mod engine;
 mod fault;
 mod grants;
 mod key_file;
+mod known_definitions;
 pub mod ledger;
-mod lines;
 pub mod memory;
 mod migrate;
 mod options;
 mod pauses;
 mod pins;
 mod plans;
+mod random;
 mod readers;
 mod recover;
 mod runs;
+mod saved_sessions;
 mod seal;
 mod sessions;
 mod store;
 mod url;
 mod writer;
 
-pub use calls::{Ended, NotSpendable, OpenRefused, Opened, Outcome, RESULT_LIMIT};
+pub use calls::{Ended, NotSpendable, OpenRefused, Outcome, RESULT_LIMIT, RecordedPermit};
 pub use changes::Changed;
 pub use credentials::{Credential, secret_digest};
-pub use decisions::{DecideRefused, Decided, NotDecided, Paused, ShownPlan};
+pub use decisions::{DecideRefused, DecidedPlan, DecisionOrigin, NotDecided, Paused, ShownPlan};
 pub use desk::{DeskSession, page_proof, session_digest, sign_in_digest};
-pub use fault::{Doing, FaultKind, StoreFault};
-pub use grants::{GrantRow, Grants};
-pub use ledger::{Entry, Filter, OMITTED, Row};
-pub use lines::SavedLine;
-pub use options::{Cadence, ConnectOptions, ReadRows};
+pub use fault::{FaultKind, StoreFault, StoreOperation};
+pub use grants::{GrantFilter, GrantRow};
+pub use known_definitions::{DefinitionAcceptance, KnownDefinition, MOST_KNOWN};
+pub use ledger::{Entry, LedgerFilter, LedgerRow, OMITTED};
+pub use options::{CheckpointCadence, ConnectOptions, ReadRows};
 pub use pauses::REJECTIONS;
-pub use pins::{Definition, Pin, PinState, Sight};
-pub use plans::{HoldRefused, Holding, Joined, PENDING_LIMIT, PlanFilter, PlanRow};
-pub use recover::Recovered;
-pub use runs::{Run, RunState};
-pub use sessions::{Session, Setter};
-pub use store::{Shared, Store};
+pub use pins::{ListingOccurrence, PinState, ToolDefinition, ToolPin};
+pub use plans::{EqualCall, HoldRefused, Holding, PENDING_LIMIT, PlanFilter, PlanMatch, PlanRow};
+pub use recover::RecoveryReport;
+pub use runs::{BackgroundRun, RunState};
+pub use saved_sessions::SavedLine;
+pub use sessions::{ModeSetter, Session};
+pub use store::{Store, StoreSharing};
 pub use url::{NotAStoreUrl, StoreUrl};

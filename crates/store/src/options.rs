@@ -1,10 +1,10 @@
-//! How a store is opened. Only settings; every default is the careful one.
+//! The options a store is opened with. Every default is the safe one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::ids::WriterId;
+use countersign_policy::ids::WriterId;
 use jiff::Timestamp;
 
 use crate::ledger::CheckpointSink;
@@ -21,46 +21,40 @@ pub enum ReadRows {
 
 /// When a signed checkpoint is kept in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cadence {
-    /// After so many rows.
+pub struct CheckpointCadence {
     pub rows: u32,
     /// After so long, if there were rows.
     pub after: Duration,
 }
 
-impl Default for Cadence {
+impl Default for CheckpointCadence {
     fn default() -> Self {
         Self { rows: 256, after: Duration::from_secs(10) }
     }
 }
 
-/// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// The name of the chain this process appends to. Processes on one SQLite file may share it; replicas on one
-    /// PostgreSQL do better with one each.
+    /// The chain this process appends to. Processes on one SQLite file may share it; replicas on PostgreSQL should have one each.
     pub writer: WriterId,
-    /// Where the signing key is; none means beside the SQLite file, with `.key` at the end of its name. A store
-    /// on PostgreSQL without one signs nothing.
+    /// The signing key; by default beside the SQLite file, with `.key` added to its name. A store on PostgreSQL without one signs nothing.
     pub key_file: Option<PathBuf>,
-    /// Where the key is that plans are sealed with; none means beside the SQLite file, with `.seal` at the end of its name, or beside
-    /// `key_file` for a store on PostgreSQL. All replicas of a store need the same.
+    /// The key that plans are sealed with; by default beside the SQLite file with `.seal` added to its name, or beside `key_file` for a
+    /// store on PostgreSQL. All replicas of a store need the same.
     pub seal_file: Option<PathBuf>,
     /// Where checkpoints go besides the store, after each is committed.
     pub sinks: Vec<Arc<dyn CheckpointSink>>,
-    /// How many connections read.
     pub readers: usize,
     /// When the rows of reads are durable.
     pub reads: ReadRows,
-    /// When checkpoints are kept.
-    pub checkpoints: Cadence,
-    /// How many changes are committed together at most; 1 means each on its own.
+    pub checkpoints: CheckpointCadence,
+    /// The most jobs in one transaction.
     pub group: usize,
-    /// The largest a SQLite file may grow, in bytes; a write beyond it is refused as on a full disk.
+    /// The largest size of a SQLite file in bytes; a write beyond it fails as on a full disk.
     pub max_bytes: Option<u64>,
     /// How long to wait for a lock that another process holds.
     pub patience: Duration,
-    /// The moment of opening, for what is recorded about it.
+    /// The moment of opening, for its rows.
     pub now: Timestamp,
 }
 
@@ -73,7 +67,7 @@ impl Default for ConnectOptions {
             sinks: Vec::new(),
             readers: 4,
             reads: ReadRows::Soon,
-            checkpoints: Cadence::default(),
+            checkpoints: CheckpointCadence::default(),
             group: 512,
             max_bytes: None,
             patience: Duration::from_secs(10),

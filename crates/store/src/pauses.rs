@@ -1,21 +1,20 @@
 //! Pauses: three rejections within ten minutes stop a principal's writes until a person resumes them.
 
-use countersign_core::ids::{LedgerId, PrincipalId};
-use countersign_core::record::{ActorRole, RowKind, RowStatus};
+use countersign_policy::ids::{LedgerId, PrincipalId};
+use countersign_policy::record::{ActorRole, RowKind};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 
 use crate::Store;
-use crate::chance::Mint;
 use crate::decisions::Paused;
 use crate::engine::cells;
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
+use crate::random::LedgerIdGenerator;
 use crate::writer::Tx;
 
 /// How many rejections are too many.
 pub const REJECTIONS: u64 = 3;
-const WITHIN: SignedDuration = SignedDuration::from_mins(10);
+const REJECTION_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 
 impl Store {
     /// Since when a principal's writes are paused, if they are.
@@ -40,7 +39,7 @@ impl Store {
         .await
     }
 
-    /// Lets a principal's writes go on; none if they were not paused. Earlier rejections no longer count.
+    /// Resumes a principal's writes; none if they were not paused. Earlier rejections no longer count.
     pub async fn resume(
         &self,
         principal: &PrincipalId,
@@ -56,9 +55,8 @@ impl Store {
             if changed == 0 {
                 return Ok(None);
             }
-            let mut entry = about(&principal, "resume");
-            entry.principal = Some(by.clone());
-            entry.role = Some(ActorRole::Human);
+            let entry =
+                Entry::about(RowKind::Decision, "resume", "principal", &principal).by(&by, ActorRole::Human);
             tx.append(&entry, id.clone(), now);
             Ok(Some(id.clone()))
         })
@@ -66,15 +64,10 @@ impl Store {
     }
 }
 
-fn about(principal: &PrincipalId, action: &str) -> Entry {
-    let detail = json!({"action": action, "entity_type": "principal", "entity_id": principal});
-    Entry::new(RowKind::Decision, RowStatus::Success).with_detail(&detail)
-}
-
 /// Pauses a principal whose plans were rejected too often, inside the transaction of the last rejection.
 pub(crate) fn count_rejections(
     tx: &mut Tx<'_>,
-    ids: &Mint,
+    ids: &LedgerIdGenerator,
     principal: &PrincipalId,
     now: Timestamp,
 ) -> Result<Paused, StoreFault> {
@@ -83,7 +76,7 @@ pub(crate) fn count_rejections(
         "INSERT INTO principals (principal) VALUES ($1) ON CONFLICT (principal) DO UPDATE SET principal = excluded.principal",
         &cells![principal.as_str()],
     )?;
-    let since = now.checked_sub(WITHIN).unwrap_or(now);
+    let since = now.checked_sub(REJECTION_WINDOW).unwrap_or(now);
     let changed = tx.execute(
         "UPDATE principals SET paused = $1
           WHERE principal = $2 AND paused IS NULL
@@ -95,6 +88,6 @@ pub(crate) fn count_rejections(
     if changed == 0 {
         return Ok(Paused::No);
     }
-    tx.append(&about(principal, "pause"), ids.next(now), now);
+    tx.append(&Entry::about(RowKind::Decision, "pause", "principal", principal), ids.next(now), now);
     Ok(Paused::Now)
 }

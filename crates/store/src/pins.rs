@@ -1,103 +1,76 @@
-//! Tool pins: which definition of a tool was accepted, and what its upstream says now. Whether a change is harmless
-//! is for a person to say; here it is kept, whole, until someone does.
+//! Tool pins: which definition of a tool was accepted, and what its upstream lists now. Stores a changed definition until a person
+//! decides on it; does not judge whether the change is harmless.
 
-use countersign_core::digest::Digest;
-use countersign_core::ids::{FullName, LedgerId, PrincipalId, ToolName, UpstreamId};
-use countersign_core::record::{ActorRole, RowKind, RowStatus};
+use countersign_policy::digest::Digest;
+use countersign_policy::ids::{FullName, LedgerId, PrincipalId, ToolName, UpstreamId};
+use countersign_policy::record::RowKind;
+use countersign_policy::tool::means_the_same;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::Store;
-use crate::engine::{Found, cells, json_text};
+use crate::engine::{FoundRow, cells, json_text};
 use crate::fault::StoreFault;
+use crate::known_definitions::{self, KnownDefinition};
 use crate::ledger::Entry;
+use crate::readers::ReadTransaction;
 
-/// Where a tool stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PinState {
-    /// Its definition was accepted.
-    Accepted,
-    /// It was never accepted.
-    Pending,
-    /// It was accepted and is not what it was.
-    Changed,
-}
-
-impl PinState {
-    /// The exact spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            PinState::Accepted => "accepted",
-            PinState::Pending => "pending",
-            PinState::Changed => "changed",
-        }
+countersign_policy::closed_vocabulary! {
+    pub enum PinState("pin state") {
+        Accepted = "accepted",
+        /// Never accepted.
+        Pending = "pending",
+        /// Accepted, and its definition has changed since.
+        Changed = "changed",
     }
 }
 
-impl std::str::FromStr for PinState {
-    type Err = StoreFault;
-    fn from_str(text: &str) -> Result<Self, StoreFault> {
-        match text {
-            "accepted" => Ok(PinState::Accepted),
-            "pending" => Ok(PinState::Pending),
-            "changed" => Ok(PinState::Changed),
-            _ => Err(StoreFault::corrupt("an unknown pin state")),
-        }
-    }
-}
-
-/// Whether an upstream's list of tools was read before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Never.
+pub enum ListingOccurrence {
     First,
-    /// Yes, and it may have been empty.
     Later,
 }
 
-/// A definition and its fingerprint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Definition {
-    /// What it is pinned by.
+pub struct ToolDefinition {
     pub fingerprint: Digest,
-    /// The whole definition as listed.
     pub definition: Map<String, Value>,
 }
 
-/// One tool as it is pinned.
+impl ToolDefinition {
+    /// Whether a definition with this fingerprint is this one, listed in any order.
+    pub fn is_same(&self, fingerprint: Digest, definition: &Map<String, Value>) -> bool {
+        self.fingerprint == fingerprint || means_the_same(&self.definition, definition)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pin {
-    /// Of which upstream.
+pub struct ToolPin {
     pub upstream: UpstreamId,
-    /// Which tool.
     pub tool: ToolName,
-    /// Where it stands.
     pub state: PinState,
-    /// What was accepted, or first seen.
-    pub pinned: Definition,
-    /// What its upstream says now, where that differs.
-    pub candidate: Option<Definition>,
-    /// When it was first seen.
+    pub pinned: ToolDefinition,
+    /// What its upstream lists now, if that differs.
+    pub candidate: Option<ToolDefinition>,
     pub first_seen: Timestamp,
-    /// When it last changed.
     pub changed: Timestamp,
-    /// When someone accepted it.
     pub decided: Option<Timestamp>,
-    /// Who did.
     pub decided_by: Option<PrincipalId>,
+    /// Definitions that were ever accepted, newest first; the pinned one is among them if it was accepted.
+    pub known: Vec<KnownDefinition>,
 }
 
 const COLUMNS: &str = "upstream, tool, state, fingerprint, definition, candidate_fingerprint, candidate_definition, \
      first_seen, changed, decided, decided_by";
 
-fn decode(mut found: Found) -> Result<Pin, StoreFault> {
+fn decode(mut found: FoundRow) -> Result<ToolPin, StoreFault> {
     let (upstream, tool, state) = (found.text()?.into(), found.text()?.into(), found.word()?);
-    let pinned = Definition { fingerprint: found.word()?, definition: found.json()? };
+    let pinned = ToolDefinition { fingerprint: found.word()?, definition: found.json()? };
     let candidate = match (found.maybe()?, found.maybe_json()?) {
-        (Some(fingerprint), Some(definition)) => Some(Definition { fingerprint, definition }),
+        (Some(fingerprint), Some(definition)) => Some(ToolDefinition { fingerprint, definition }),
         _ => None,
     };
-    Ok(Pin {
+    Ok(ToolPin {
         upstream,
         tool,
         state,
@@ -107,39 +80,71 @@ fn decode(mut found: Found) -> Result<Pin, StoreFault> {
         changed: found.time()?,
         decided: found.maybe_time()?,
         decided_by: found.maybe_text()?.map(Into::into),
+        known: Vec::new(),
     })
 }
 
+pub(crate) fn load(view: &mut ReadTransaction<'_>, tool: &FullName) -> Result<Option<ToolPin>, StoreFault> {
+    let sql = format!("SELECT {COLUMNS} FROM pins WHERE upstream = $1 AND tool = $2");
+    let Some(found) = view.one(&sql, &cells![tool.upstream.as_str(), tool.tool.as_str()])? else {
+        return Ok(None);
+    };
+    let mut pin = decode(found)?;
+    pin.add_known(known_definitions::of_upstream(view, &tool.upstream, Some(&tool.tool))?.remove(&tool.tool));
+    Ok(Some(pin))
+}
+
 impl Store {
-    /// Every pin of an upstream.
-    pub async fn pins(&self, upstream: &UpstreamId) -> Result<Vec<Pin>, StoreFault> {
+    pub async fn pins(&self, upstream: &UpstreamId) -> Result<Vec<ToolPin>, StoreFault> {
         let values = cells![upstream.as_str()];
         let sql = format!("SELECT {COLUMNS} FROM pins WHERE upstream = $1 ORDER BY tool");
-        self.read(move |view| view.query(&sql, &values)?.into_iter().map(decode).collect()).await
+        let upstream = upstream.clone();
+        self.read(move |view| {
+            let mut known = known_definitions::of_upstream(view, &upstream, None)?;
+            let found = view.query(&sql, &values)?.into_iter();
+            let with_known = |found| {
+                let mut pin = decode(found)?;
+                pin.add_known(known.remove(&pin.tool));
+                Ok(pin)
+            };
+            found.map(with_known).collect()
+        })
+        .await
     }
 
-    /// One pin.
-    pub async fn pin_of(&self, tool: &FullName) -> Result<Option<Pin>, StoreFault> {
-        let values = cells![tool.upstream.as_str(), tool.tool.as_str()];
-        let sql = format!("SELECT {COLUMNS} FROM pins WHERE upstream = $1 AND tool = $2");
-        self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
+    pub async fn pin_of(&self, tool: &FullName) -> Result<Option<ToolPin>, StoreFault> {
+        let tool = tool.clone();
+        self.read(move |view| load(view, &tool)).await
     }
 
     /// Whether an upstream's list was read before, by this gateway or another.
-    pub async fn sight_of(&self, upstream: &UpstreamId) -> Result<Sight, StoreFault> {
+    pub async fn sight_of(&self, upstream: &UpstreamId) -> Result<ListingOccurrence, StoreFault> {
         let values = cells![upstream.as_str()];
         let sql = "SELECT upstream FROM listed_upstreams WHERE upstream = $1";
         let known = self.read(move |view| view.one(sql, &values)).await?;
-        Ok(if known.is_some() { Sight::Later } else { Sight::First })
+        Ok(if known.is_some() { ListingOccurrence::Later } else { ListingOccurrence::First })
     }
 
-    /// Notes that an upstream's list was read and pins what nobody has pinned, all of it or nothing: no other process sees, and
-    /// no crash leaves, half a first sight. Tools are accepted only with the first list. False if another gateway was faster:
-    /// the pins are not what the caller took them for.
+    /// Stores what an upstream says of itself, in the caller's own format, for the next start.
+    pub async fn remember_upstream(&self, upstream: &UpstreamId, facts: String) -> Result<(), StoreFault> {
+        let sql = "INSERT INTO meta (name, value) VALUES ($1, $2)
+                   ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        self.execute(sql, cells![facts_name(upstream), facts]).await.map(drop)
+    }
+
+    pub async fn upstream_facts(&self, upstream: &UpstreamId) -> Result<Option<String>, StoreFault> {
+        let values = cells![facts_name(upstream).as_str()];
+        let found =
+            self.read(move |view| view.one("SELECT value FROM meta WHERE name = $1", &values)).await?;
+        found.map(|mut found| found.text()).transpose()
+    }
+
+    /// Records that an upstream's list was read and pins its new tools, all or none: no process sees, and no crash leaves, a half-pinned
+    /// list. Tools are accepted only with the first list. False if another gateway was faster: the caller's view of the pins is outdated.
     pub async fn pin_all(
         &self,
         upstream: &UpstreamId,
-        seen: &[(ToolName, Definition)],
+        seen: &[(ToolName, ToolDefinition)],
         state: PinState,
         now: Timestamp,
     ) -> Result<bool, StoreFault> {
@@ -148,7 +153,7 @@ impl Store {
             let name = FullName { upstream: upstream.clone(), tool: tool.clone() };
             rows.push((name, definition.fingerprint, json_text(&definition.definition)?, self.mint(now)));
         }
-        // Always in the same order: two that list the same wait for each other, not both for both.
+        // Always in the same order: two processes that pin the same list then wait for each other without a deadlock.
         rows.sort_by(|one, other| one.0.tool.cmp(&other.0.tool));
         let upstream = upstream.clone();
         self.write(move |tx| {
@@ -176,7 +181,7 @@ impl Store {
                     all = false;
                     continue;
                 }
-                let entry = about(tool, "pin")
+                let entry = entity_row(tool, "pin")
                     .with_fact("fingerprint", fingerprint.hex())
                     .with_fact("state", state.as_str());
                 tx.append(&entry, id.clone(), now);
@@ -186,11 +191,11 @@ impl Store {
         .await
     }
 
-    /// Notes that a pinned tool is not what it was; none if that was noted before, or it is what is pinned.
+    /// Records that a pinned tool has changed; none if that was recorded before, or if the definition belongs to an accepted set.
     pub async fn propose_pin(
         &self,
         tool: &FullName,
-        seen: &Definition,
+        seen: &ToolDefinition,
         now: Timestamp,
     ) -> Result<Option<LedgerId>, StoreFault> {
         let (tool, fingerprint, id) = (tool.clone(), seen.fingerprint, self.mint(now));
@@ -200,50 +205,22 @@ impl Store {
                 "UPDATE pins SET state = CASE state WHEN 'accepted' THEN 'changed' ELSE state END,
                         candidate_fingerprint = $1, candidate_definition = $2, changed = $3
                   WHERE upstream = $4 AND tool = $5 AND fingerprint <> $1
-                    AND COALESCE(candidate_fingerprint, '') <> $1",
+                    AND COALESCE(candidate_fingerprint, '') <> $1
+                    AND NOT EXISTS (SELECT 1 FROM known_definitions AS known
+                         WHERE known.upstream = $4 AND known.tool = $5 AND known.fingerprint = $1 AND known.in_set = 1)",
                 &cells![fingerprint, definition.as_str(), now, tool.upstream.as_str(), tool.tool.as_str()],
             )?;
             if changed == 0 {
                 return Ok(None);
             }
-            let entry = about(&tool, "change").with_fact("candidate", fingerprint.hex());
+            let entry = entity_row(&tool, "change").with_fact("candidate", fingerprint.hex());
             tx.append(&entry, id.clone(), now);
             Ok(Some(id.clone()))
         })
         .await
     }
 
-    /// Accepts what was looked at, named by its fingerprint: if the tool has changed again meanwhile, nothing happens.
-    pub async fn accept_pin(
-        &self,
-        tool: &FullName,
-        looked_at: Digest,
-        by: &PrincipalId,
-        now: Timestamp,
-    ) -> Result<Option<LedgerId>, StoreFault> {
-        let (tool, by, id) = (tool.clone(), by.clone(), self.mint(now));
-        self.write(move |tx| {
-            let changed = tx.execute(
-                "UPDATE pins SET state = 'accepted', decided = $1, decided_by = $2, fingerprint = $3,
-                        definition = COALESCE(candidate_definition, definition),
-                        candidate_fingerprint = NULL, candidate_definition = NULL
-                  WHERE upstream = $4 AND tool = $5 AND state <> 'accepted'
-                    AND COALESCE(candidate_fingerprint, fingerprint) = $3",
-                &cells![now, by.as_str(), looked_at, tool.upstream.as_str(), tool.tool.as_str()],
-            )?;
-            if changed == 0 {
-                return Ok(None);
-            }
-            let mut entry = about(&tool, "accept").with_fact("fingerprint", looked_at.hex());
-            entry.principal = Some(by.clone());
-            entry.role = Some(ActorRole::Human);
-            tx.append(&entry, id.clone(), now);
-            Ok(Some(id.clone()))
-        })
-        .await
-    }
-
-    /// Forgets a tool; none if it was not pinned. Should it come back, it is new.
+    /// Removes a pin; none if there is none. If the tool comes back, it is new.
     pub async fn remove_pin(&self, tool: &FullName, now: Timestamp) -> Result<Option<LedgerId>, StoreFault> {
         let (tool, id) = (tool.clone(), self.mint(now));
         self.write(move |tx| {
@@ -254,16 +231,23 @@ impl Store {
             if gone == 0 {
                 return Ok(None);
             }
-            tx.append(&about(&tool, "remove"), id.clone(), now);
+            // A new tool of this name must not inherit what was accepted of the old one.
+            known_definitions::forget(tx, &tool)?;
+            tx.append(&entity_row(&tool, "remove"), id.clone(), now);
             Ok(Some(id.clone()))
         })
         .await
     }
 }
 
-fn about(tool: &FullName, action: &str) -> Entry {
-    let mut entry = Entry::new(RowKind::ToolChange, RowStatus::Success);
-    entry.upstream = Some(tool.upstream.clone());
-    entry.tool = Some(tool.tool.clone());
-    entry.with_detail(&json!({"action": action, "entity_type": "tool", "entity_id": tool.to_string()}))
+fn facts_name(upstream: &UpstreamId) -> String {
+    format!("upstream:{upstream}")
+}
+
+pub(crate) fn entity_row(tool: &FullName, action: &str) -> Entry {
+    Entry {
+        upstream: Some(tool.upstream.clone()),
+        tool: Some(tool.tool.clone()),
+        ..Entry::about(RowKind::ToolChange, action, "tool", tool)
+    }
 }

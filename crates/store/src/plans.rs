@@ -1,62 +1,51 @@
-//! Plans: kept until someone decides. An equal call joins the open plan with a token of its own. What a decision
-//! does is in `decisions`; what running one does, in `calls`.
+//! Plans, stored until they are decided. An equal call joins the open plan with a token of its own. Decisions are in `decisions`, running
+//! a plan is in `calls`.
 
-use countersign_core::confirm::{Approval, Held, PlanEnd, PlanState};
-use countersign_core::digest::Digest;
-use countersign_core::ids::{LedgerId, PlanId, PrincipalId};
-use countersign_core::plan::Plan;
-use countersign_core::record::{CallRecord, RowStatus};
-use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_policy::call::Arguments;
+use countersign_policy::confirm::{Approval, PendingPlan, PlanEnd, PlanState};
+use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::ids::{FullName, LedgerId, PlanId, PrincipalId, SessionId};
+use countersign_policy::plan::Plan;
+use countersign_policy::record::{CallRecord, RowStatus};
+use countersign_policy::refusal::{Code, NextAction, Refusal};
 use jiff::Timestamp;
 
 use crate::calls::{Ended, Outcome, RESULT_LIMIT};
-use crate::engine::{Cell, Found, cells};
+use crate::engine::{Cell, FoundRow, cells};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
-use crate::seal::{Column, Seal};
+use crate::seal::{Seal, SealedColumn};
 use crate::writer::Tx;
 use crate::{Store, credentials, decisions};
 
 /// How many plans of one principal may be pending.
 pub const PENDING_LIMIT: u64 = 20;
 
-/// What became of a plan that was to be held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// The plan the token belongs to.
     pub plan_id: PlanId,
-    /// Its hash.
     pub hash: Digest,
-    /// Whether it is a new plan.
-    pub how: Joined,
-    /// Where it stands.
+    pub how: PlanMatch,
     pub state: PlanState,
-    /// Until when it can be decided and run.
     pub expires: Timestamp,
     /// The row `pending`.
     pub ledger_id: LedgerId,
 }
 
-/// Whether a held call found an equal one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joined {
+pub enum PlanMatch {
     /// It is a plan of its own.
     New,
-    /// An equal plan was open.
     Existing,
 }
 
-/// A plan that was not held.
 #[derive(Clone, Debug)]
 pub enum HoldRefused {
-    /// The principal has too many plans pending. A row `refused` is written.
     TooManyPending,
-    /// The plan could not be written.
     Fault(StoreFault),
 }
 
 impl HoldRefused {
-    /// What is answered.
     pub fn refusal(&self) -> Refusal {
         match self {
             HoldRefused::TooManyPending => too_many(),
@@ -68,34 +57,23 @@ impl HoldRefused {
 /// A plan and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanRow {
-    /// The plan.
     pub plan: Plan,
-    /// Where it stands.
     pub state: PlanState,
-    /// Who agreed.
     pub approval: Option<Approval>,
-    /// What was written with a rejection.
+    /// The person's note on a rejection.
     pub note: Option<String>,
-    /// When it was approved, rejected or cancelled.
     pub decided: Option<Timestamp>,
-    /// The row that let its call out.
     pub ledger_id: Option<LedgerId>,
-    /// The code of what went wrong.
     pub code: Option<String>,
-    /// What came back, unless it was too long to keep.
+    /// The result, unless it was too long to store.
     pub result: Option<String>,
-    /// How long what came back was, in bytes.
     pub result_bytes: Option<u64>,
-    /// When its call ended.
     pub ended: Option<Timestamp>,
 }
 
-/// Which plans are wanted, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct PlanFilter {
-    /// Where they stand.
     pub state: Option<PlanState>,
-    /// Whose they are.
     pub principal: Option<PrincipalId>,
     /// How many; 50 where none is given, at most 1000.
     pub limit: Option<u32>,
@@ -105,19 +83,17 @@ pub struct PlanFilter {
 
 const COLUMNS: &str = "plans.plan_id, body, plans.expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended";
 
-/// The columns that say which plan it is and what it holds.
 pub(crate) const PLAN: &str = "plan_id, body";
 
-/// A plan from the columns of [`PLAN`].
-pub(crate) fn opened(found: &mut Found, seal: &Seal) -> Result<Plan, StoreFault> {
+pub(crate) fn open_body(found: &mut FoundRow, seal: &Seal) -> Result<Plan, StoreFault> {
     let id = PlanId::new(found.text()?);
     seal.open_plan(&id, &found.text()?)
 }
 
-fn decode(mut found: Found, seal: &Seal) -> Result<PlanRow, StoreFault> {
-    let mut plan = opened(&mut found, seal)?;
+fn decode(mut found: FoundRow, seal: &Seal) -> Result<PlanRow, StoreFault> {
+    let mut plan = open_body(&mut found, seal)?;
     let id = plan.id.clone();
-    // Joining may have moved it while it was pending.
+    // An equal call may have extended it while it was pending.
     plan.expires = found.time()?;
     Ok(PlanRow {
         plan,
@@ -128,7 +104,7 @@ fn decode(mut found: Found, seal: &Seal) -> Result<PlanRow, StoreFault> {
         ledger_id: found.maybe_text()?.map(Into::into),
         code: found.maybe_text()?,
         result: match found.maybe_text()? {
-            Some(sealed) => Some(seal.open(id.as_str(), Column::Result, &sealed)?),
+            Some(sealed) => Some(seal.open(id.as_str(), SealedColumn::Result, &sealed)?),
             None => None,
         },
         result_bytes: found.maybe_count()?,
@@ -137,7 +113,7 @@ fn decode(mut found: Found, seal: &Seal) -> Result<PlanRow, StoreFault> {
 }
 
 impl Store {
-    /// Keeps a plan and its token, or joins the equal plan that is open, and writes the row `pending`: one transaction.
+    /// Stores a plan and its token, or adds the token to the equal plan that is open, and writes the row `pending`, in one transaction.
     pub async fn hold(
         &self,
         plan: &Plan,
@@ -152,10 +128,10 @@ impl Store {
         let held = self.write(move |tx| {
             tx.check_clock(now)?;
             decisions::expire_equal(tx, &ids, plan.hash, now)?;
-            let place = match find_place(tx, &plan, &body, now)? {
+            let place = match join_or_insert(tx, &plan, &body, now)? {
                 Some(place) => place,
                 None => {
-                    tx.append(&Entry::refused(&record, &too_many()), ledger_id.clone(), now);
+                    tx.append_call(&Entry::refused(&record, &too_many()), ledger_id.clone(), None, now)?;
                     return Ok(None);
                 }
             };
@@ -166,15 +142,15 @@ impl Store {
             let mut record = record.clone();
             record.plan_id = Some(place.plan_id.clone());
             record.plan_hash = Some(place.hash);
-            tx.append(&Entry::of_call(&record, RowStatus::Pending), ledger_id.clone(), now);
-            tx.tell(&place.plan_id)?;
+            tx.append_call(&Entry::of_call(&record, RowStatus::Pending), ledger_id.clone(), None, now)?;
+            tx.notify_plan(&place.plan_id)?;
             Ok(Some(Holding { ledger_id: ledger_id.clone(), ..place }))
         });
         held.await.map_err(HoldRefused::Fault)?.ok_or(HoldRefused::TooManyPending)
     }
 
-    /// The plan a token belongs to, as the gate wants it.
-    pub async fn held(&self, token: Digest) -> Result<Option<Held>, StoreFault> {
+    /// The plan a token belongs to, for the gate.
+    pub async fn held(&self, token: Digest) -> Result<Option<PendingPlan>, StoreFault> {
         let sql = format!(
             "SELECT tokens.expires, {COLUMNS} FROM tokens JOIN plans ON plans.plan_id = tokens.plan_id WHERE tokens.token = $1"
         );
@@ -191,7 +167,7 @@ impl Store {
                 None => None,
             };
             let ended = match (&credential, state, note.as_deref()) {
-                // A credential that is gone works as little as a revoked one.
+                // A credential that is gone counts as revoked.
                 (Some(found), _, _) if found.as_ref().is_none_or(|one| one.revoked.is_some()) => {
                     Some(PlanEnd::CredentialRevoked)
                 }
@@ -199,7 +175,7 @@ impl Store {
                 _ => None,
             };
             let credential_expires = credential.flatten().and_then(|credential| credential.expires);
-            Ok(Some(Held { plan, state, approval, token_expires, note, ended, credential_expires }))
+            Ok(Some(PendingPlan { plan, state, approval, token_expires, note, ended, credential_expires }))
         })
         .await
     }
@@ -242,7 +218,7 @@ impl Store {
 }
 
 impl Store {
-    /// Whether some plan's time ran out unnoticed.
+    /// Whether a plan has expired and is still open.
     pub async fn is_any_late(&self, now: Timestamp) -> Result<bool, StoreFault> {
         self.read(move |view| {
             let sql =
@@ -252,16 +228,60 @@ impl Store {
         .await
     }
 
-    /// Keeps one more token of an approved plan, for a person who runs it from the desk; false where it is not approved.
+    /// Keeps one more token of an approved plan, for a person who runs it, and the agent's claim on its result. False where the
+    /// plan is not approved.
     pub async fn lend_token(&self, plan: &PlanId, token: Digest, now: Timestamp) -> Result<bool, StoreFault> {
         let plan = plan.clone();
         self.write(move |tx| {
-            let added = tx.execute(
-                "INSERT INTO tokens (token, plan_id, expires)
-                 SELECT $1, plan_id, expires FROM plans WHERE plan_id = $2 AND state = 'approved' AND expires > $3",
-                &cells![token, plan.as_str(), now],
-            )?;
+            let sql = "INSERT INTO tokens (token, plan_id, expires)
+                       SELECT $1, plan_id, expires FROM plans
+                        WHERE plan_id = $2 AND state = 'approved' AND expires > $3
+                       ON CONFLICT (token) DO NOTHING";
+            let added = tx.execute(sql, &cells![token, plan.as_str(), now])?;
+            tx.execute(sql, &cells![result_claim(&plan), plan.as_str(), now])?;
             Ok(added > 0)
+        })
+        .await
+    }
+
+    /// Gives up the agent's claim on a plan's result: it has the result, or it ran the plan itself.
+    pub async fn release_result(&self, plan: &PlanId) -> Result<(), StoreFault> {
+        let claim = result_claim(plan);
+        let claimed = self.read(move |view| {
+            Ok(view.one("SELECT plan_id FROM tokens WHERE token = $1", &cells![claim])?.is_some())
+        });
+        // Most plans have none: those cost no write.
+        if claimed.await? {
+            let release = "DELETE FROM tokens WHERE token = $1";
+            self.write(move |tx| tx.execute(release, &cells![claim]).map(drop)).await?;
+        }
+        Ok(())
+    }
+
+    /// The newest plan of an equal call that a person ran, before its expiry, and whose result the agent has not seen.
+    pub async fn undelivered_plan(
+        &self,
+        call: EqualCall<'_>,
+        now: Timestamp,
+    ) -> Result<Option<PlanId>, StoreFault> {
+        let values = cells![call.principal.as_str(), call.session.as_str(), call.tool.to_string(), now];
+        let arguments = call.arguments.clone();
+        let sql = format!(
+            "SELECT {COLUMNS} FROM plans WHERE principal = $1 AND session = $2 AND tool = $3
+                AND state IN ('executing', 'done', 'failed') AND expires > $4 ORDER BY plan_id DESC"
+        );
+        let seal = self.seal()?;
+        self.read(move |view| {
+            for found in view.query(&sql, &values)? {
+                let plan = decode(found, &seal)?.plan;
+                let claim = "SELECT plan_id FROM tokens WHERE token = $1";
+                if plan.has_arguments(&arguments)
+                    && view.one(claim, &cells![result_claim(&plan.id)])?.is_some()
+                {
+                    return Ok(Some(plan.id));
+                }
+            }
+            Ok(None)
         })
         .await
     }
@@ -278,9 +298,23 @@ impl Store {
     }
 }
 
-/// The open plan of this hash, or a new one; none where too many are pending. The first statement also makes replicas that hold plans of one principal
-/// wait for each other, so that none of them counts too few.
-fn find_place(
+/// What makes two calls equal.
+#[derive(Clone, Copy, Debug)]
+pub struct EqualCall<'a> {
+    pub principal: &'a PrincipalId,
+    pub session: &'a SessionId,
+    pub tool: &'a FullName,
+    pub arguments: &'a Arguments,
+}
+
+/// The claim on a plan's result. It is kept beside the plan's tokens and is none itself: no text has this digest as a token.
+fn result_claim(plan: &PlanId) -> Digest {
+    Digest::of(DigestDomain::Outcome, plan.as_str().as_bytes())
+}
+
+/// The open plan of an equal call, or a new one; none if too many are pending. The first statement locks the principal's row, so that
+/// replicas that hold plans of one principal do not both count too few.
+fn join_or_insert(
     tx: &mut Tx<'_>,
     plan: &Plan,
     body: &str,
@@ -311,7 +345,7 @@ fn find_place(
             plan.session.as_str(),
             plan.tool.to_string(),
             plan.effect.as_str(),
-            rank(plan.need.strength),
+            strength_rank(plan.requirement.strength),
             plan.created,
             plan.expires,
             body,
@@ -324,17 +358,17 @@ fn find_place(
     Ok(Some(Holding {
         plan_id: plan.id.clone(),
         hash: plan.hash,
-        how: Joined::New,
+        how: PlanMatch::New,
         state: PlanState::Pending,
         expires: plan.expires,
         ledger_id: LedgerId::new(""),
     }))
 }
 
-/// Joins the open plan of an equal call, where there is one. Only what is pending gets more time: an approval ends at the expiry that
-/// the person saw. The plan keeps its own `meta`, so its hash may be another: hosts put a fresh id of each request there.
+/// Joins the open plan of an equal call, if there is one. Only a pending plan gets more time: an approval ends at the expiry that the
+/// person saw. The plan keeps its own `meta`, so its hash may differ: hosts put a fresh id of each request there.
 fn join(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Holding>, StoreFault> {
-    let Some(hash) = equal_open(tx, plan, now)? else { return Ok(None) };
+    let Some(hash) = find_equal_open(tx, plan, now)? else { return Ok(None) };
     let found = tx.one(
         "UPDATE plans SET expires = CASE WHEN state = 'pending' AND expires < $1 THEN $1 ELSE expires END
           WHERE hash = $2 AND state IN ('pending', 'approved') AND expires > $3
@@ -345,7 +379,7 @@ fn join(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Holding>,
     Ok(Some(Holding {
         plan_id: found.text()?.into(),
         hash,
-        how: Joined::Existing,
+        how: PlanMatch::Existing,
         state: found.word()?,
         expires: found.time()?,
         ledger_id: LedgerId::new(""),
@@ -353,7 +387,7 @@ fn join(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Holding>,
 }
 
 /// The hash of the open plan of an equal call. A principal has few open plans of one tool, so they are compared one by one.
-fn equal_open(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Digest>, StoreFault> {
+fn find_equal_open(tx: &mut Tx<'_>, plan: &Plan, now: Timestamp) -> Result<Option<Digest>, StoreFault> {
     let sql = format!(
         "SELECT {COLUMNS} FROM plans WHERE principal = $1 AND session = $2 AND tool = $3
             AND state IN ('pending', 'approved') AND expires > $4 ORDER BY plan_id"
@@ -379,15 +413,15 @@ fn too_many() -> Refusal {
 }
 
 /// Strengths as numbers, so that a statement can compare them.
-pub(crate) fn rank(strength: countersign_core::confirm::Strength) -> i64 {
+pub(crate) fn strength_rank(strength: countersign_policy::confirm::ApprovalStrength) -> i64 {
     match strength {
-        countersign_core::confirm::Strength::Caller => 1,
-        countersign_core::confirm::Strength::Host => 2,
-        countersign_core::confirm::Strength::Human => 3,
+        countersign_policy::confirm::ApprovalStrength::Caller => 1,
+        countersign_policy::confirm::ApprovalStrength::Host => 2,
+        countersign_policy::confirm::ApprovalStrength::Human => 3,
     }
 }
 
-/// Where a plan stands after its call. What is known later is better than `outcome_unknown`.
+/// Writes the state of a plan after its call. A later outcome replaces `outcome_unknown`.
 pub(crate) fn finish(
     tx: &mut Tx<'_>,
     plan: &PlanId,
@@ -402,7 +436,7 @@ pub(crate) fn finish(
     let kept = outcome.result.as_ref().filter(|result| result.len() <= RESULT_LIMIT);
     let seal = tx.seal;
     let sealed =
-        |result: &String| seal.seal(plan.as_str(), Column::Result, &result.replace('\0', "\u{2400}"));
+        |result: &String| seal.seal(plan.as_str(), SealedColumn::Result, &result.replace('\0', "\u{2400}"));
     let bytes = outcome.result.as_ref().map(|result| result.len() as u64);
     tx.execute(
         "UPDATE plans SET state = $1, code = $2, result = $3, result_bytes = $4, ended = $5
@@ -417,23 +451,22 @@ pub(crate) fn finish(
         ],
     )?;
     wipe(tx, plan)?;
-    tx.tell(plan)
+    tx.notify_plan(plan)
 }
 
-/// Takes the values that records must not show out of a plan that is closed.
+/// Removes redacted values from a closed plan.
 pub(crate) fn wipe(tx: &mut Tx<'_>, id: &PlanId) -> Result<(), StoreFault> {
     let sql = format!("SELECT {PLAN} FROM plans WHERE plan_id = $1");
     match tx.one(&sql, &cells![id.as_str()])? {
         Some(mut found) => {
-            let plan = opened(&mut found, tx.seal)?;
-            wipe_known(tx, &plan)
+            let plan = open_body(&mut found, tx.seal)?;
+            wipe_body(tx, &plan)
         }
         None => Ok(()),
     }
 }
 
-/// The same for a plan whose body was just read.
-pub(crate) fn wipe_known(tx: &mut Tx<'_>, plan: &Plan) -> Result<(), StoreFault> {
+pub(crate) fn wipe_body(tx: &mut Tx<'_>, plan: &Plan) -> Result<(), StoreFault> {
     if let Some(body) = tx.seal.wiped(plan)? {
         tx.execute("UPDATE plans SET body = $1 WHERE plan_id = $2", &cells![body, plan.id.as_str()])?;
     }

@@ -1,5 +1,4 @@
-//! Readers: a few threads with connections of their own, which never wait for the writer. They change nothing: SQLite
-//! and PostgreSQL are both told so.
+//! Reader threads with read-only connections of their own, which never wait for the writer.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,47 +6,47 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use crate::engine::{Cell, Dialect, Engine, Found, Home};
-use crate::fault::{Doing, Hurt, StoreFault};
+use crate::engine::{Cell, ConnectionFactory, DatabaseConnection, FoundRow, SqlDialect};
+use crate::fault::{FailureScope, StoreFault, StoreOperation};
 
-/// Everything as of one moment.
-pub(crate) struct View<'e> {
-    engine: &'e mut dyn Engine,
+pub(crate) struct ReadTransaction<'e> {
+    engine: &'e mut dyn DatabaseConnection,
 }
 
-impl<'e> View<'e> {
-    pub(crate) fn new(engine: &'e mut dyn Engine) -> Self {
+impl<'e> ReadTransaction<'e> {
+    pub(crate) fn new(engine: &'e mut dyn DatabaseConnection) -> Self {
         Self { engine }
     }
 
-    pub(crate) fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> SqlDialect {
         self.engine.dialect()
     }
 
-    pub(crate) fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault> {
+    pub(crate) fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<FoundRow>, StoreFault> {
         self.engine.query(sql, values)
     }
 
     /// The first row of what was found.
-    pub(crate) fn one(&mut self, sql: &str, values: &[Cell]) -> Result<Option<Found>, StoreFault> {
+    pub(crate) fn one(&mut self, sql: &str, values: &[Cell]) -> Result<Option<FoundRow>, StoreFault> {
         Ok(self.query(sql, values)?.into_iter().next())
     }
 }
 
-/// A question to a reader.
-trait Look: Send {
-    fn attempt(&mut self, view: &mut View<'_>) -> Result<(), StoreFault>;
+trait ReadJob: Send {
+    fn attempt(&mut self, view: &mut ReadTransaction<'_>) -> Result<(), StoreFault>;
     fn answer(&mut self, outcome: Result<(), StoreFault>);
 }
 
-struct Asked<T, W> {
+struct ReadRequest<T, W> {
     work: W,
     result: Option<T>,
     reply: Option<oneshot::Sender<Result<T, StoreFault>>>,
 }
 
-impl<T: Send, W: FnMut(&mut View<'_>) -> Result<T, StoreFault> + Send> Look for Asked<T, W> {
-    fn attempt(&mut self, view: &mut View<'_>) -> Result<(), StoreFault> {
+impl<T: Send, W: FnMut(&mut ReadTransaction<'_>) -> Result<T, StoreFault> + Send> ReadJob
+    for ReadRequest<T, W>
+{
+    fn attempt(&mut self, view: &mut ReadTransaction<'_>) -> Result<(), StoreFault> {
         self.result = Some((self.work)(view)?);
         Ok(())
     }
@@ -56,20 +55,19 @@ impl<T: Send, W: FnMut(&mut View<'_>) -> Result<T, StoreFault> + Send> Look for 
         let Some(reply) = self.reply.take() else { return };
         let lost = || StoreFault::unavailable("a question ended without an answer");
         let answer = outcome.and_then(|()| self.result.take().ok_or_else(lost));
-        let _ = reply.send(answer.map_err(|fault| fault.while_(Doing::Reading)));
+        let _ = reply.send(answer.map_err(|fault| fault.during(StoreOperation::Reading)));
     }
 }
 
-/// The threads that read.
-pub(crate) struct Readers {
-    queue: Mutex<Option<Sender<Box<dyn Look>>>>,
+pub(crate) struct ReaderPool {
+    queue: Mutex<Option<Sender<Box<dyn ReadJob>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Readers {
-    /// Starts the threads; the first connection is made here, so that a store that can't be read does not open.
-    /// None where readers have to queue with the writer.
-    pub(crate) fn start(home: &Arc<dyn Home>, count: usize) -> Result<Option<Self>, StoreFault> {
+impl ReaderPool {
+    /// Starts the threads and makes the first connection here, so that a store that can't be read does not open. None where reads go
+    /// through the writer's queue.
+    pub(crate) fn start(home: &Arc<dyn ConnectionFactory>, count: usize) -> Result<Option<Self>, StoreFault> {
         let Some(first) = home.reader()? else { return Ok(None) };
         let (queue, work) = mpsc::channel();
         let work = Arc::new(Mutex::new(work));
@@ -79,7 +77,7 @@ impl Readers {
             let (home, work, engine) = (Arc::clone(home), Arc::clone(&work), first.take());
             let thread = std::thread::Builder::new()
                 .name("store-reader".into())
-                .spawn(move || Reader { home, engine }.run(&work))
+                .spawn(move || ReaderThread { home, engine }.run(&work))
                 .map_err(|error| StoreFault::unavailable(format!("no thread: {error}")))?;
             threads.push(thread);
         }
@@ -96,48 +94,49 @@ impl Readers {
 
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        work: impl FnMut(&mut View<'_>) -> Result<T, StoreFault> + Send + 'static,
+        work: impl FnMut(&mut ReadTransaction<'_>) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
         let (reply, answer) = oneshot::channel();
-        let gone = || StoreFault::unavailable("the readers are gone").while_(Doing::Reading);
-        let look = Asked { work, result: None, reply: Some(reply) };
-        self.send(Box::new(look)).ok_or_else(gone)?;
+        let gone = || StoreFault::unavailable("the readers are gone").during(StoreOperation::Reading);
+        let job = ReadRequest { work, result: None, reply: Some(reply) };
+        self.send(Box::new(job)).ok_or_else(gone)?;
         answer.await.map_err(|_| gone())?
     }
 
-    fn send(&self, look: Box<dyn Look>) -> Option<()> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.send(look).ok()
+    fn send(&self, job: Box<dyn ReadJob>) -> Option<()> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.send(job).ok()
     }
 }
 
-struct Reader {
-    home: Arc<dyn Home>,
-    engine: Option<Box<dyn Engine>>,
+struct ReaderThread {
+    home: Arc<dyn ConnectionFactory>,
+    engine: Option<Box<dyn DatabaseConnection>>,
 }
 
-impl Reader {
-    fn run(mut self, work: &Mutex<Receiver<Box<dyn Look>>>) {
+impl ReaderThread {
+    fn run(mut self, work: &Mutex<Receiver<Box<dyn ReadJob>>>) {
         loop {
-            // The lock is held while waiting, and only then: one thread waits for work, the others for the lock.
+            // The lock is held only while waiting: one thread waits for work, the others for the lock.
             let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(mut look) = next else { break };
-            let mut outcome = self.attempt(look.as_mut());
-            // A connection that died while nobody used it is made again, once.
-            if matches!(&outcome, Err(fault) if fault.hurt >= Hurt::Connection) {
+            let Ok(mut job) = next else { break };
+            let mut outcome = self.attempt(job.as_mut());
+            // A connection that died while idle is made again, once.
+            if matches!(&outcome, Err(fault) if fault.scope >= FailureScope::Connection) {
+                tracing::debug!("reader reconnects to the database");
                 self.engine = None;
-                outcome = self.attempt(look.as_mut());
+                outcome = self.attempt(job.as_mut());
             }
-            look.answer(outcome);
+            job.answer(outcome);
         }
     }
 
-    fn attempt(&mut self, look: &mut dyn Look) -> Result<(), StoreFault> {
+    fn attempt(&mut self, job: &mut dyn ReadJob) -> Result<(), StoreFault> {
         let mut engine = match self.engine.take() {
             Some(engine) => engine,
             None => self.home.reader()?.ok_or_else(|| StoreFault::unavailable("there are no readers"))?,
         };
         engine.begin_reading()?;
-        let outcome = look.attempt(&mut View::new(engine.as_mut()));
+        let outcome = job.attempt(&mut ReadTransaction::new(engine.as_mut()));
         engine.rollback();
         self.engine = Some(engine);
         outcome

@@ -1,38 +1,34 @@
-//! After a crash: calls whose process is gone have an outcome nobody knows. They are marked so and written down; none
-//! is ever run again. A process that still runs is left alone: its lock tells that it lives.
+//! Recovery after a crash: calls and runs whose process is gone get an unknown outcome, in the ledger too. None is ever run again. A process
+//! that still runs holds a lock and is left alone.
 
-use countersign_core::ids::{LedgerId, PlanId, RunId};
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_policy::ids::{LedgerId, PlanId, RunId};
+use countersign_policy::record::{RowKind, RowStatus};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::chance::Mint;
 use crate::engine::cells;
 use crate::fault::StoreFault;
 use crate::ledger::{self, Entry};
+use crate::random::LedgerIdGenerator;
 use crate::writer::Tx;
 use crate::{Store, plans};
 
-/// What was found without its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Calls, by the row that let them out.
+pub struct RecoveryReport {
     pub calls: Vec<LedgerId>,
-    /// Plans that are `outcome_unknown` now.
     pub plans: Vec<PlanId>,
-    /// Runs that are `outcome_unknown` now.
     pub runs: Vec<RunId>,
     /// Runs that were queued and never began: they are `cancelled` now.
     pub never_begun: Vec<RunId>,
 }
 
 impl Store {
-    /// Closes what processes left open that are gone; to be called when a gateway starts.
-    pub async fn recover(&self, now: Timestamp) -> Result<Recovered, StoreFault> {
+    /// Closes calls and runs of processes that are gone; for the start of a gateway.
+    pub async fn recover(&self, now: Timestamp) -> Result<RecoveryReport, StoreFault> {
         let ids = self.ids();
         self.write(move |tx| {
-            let mut done = Recovered::default();
-            for instance in dead(tx)? {
+            let mut done = RecoveryReport::default();
+            for instance in dead_instances(tx)? {
                 close_calls(tx, &ids, &instance, now, &mut done)?;
                 close_runs(tx, &ids, &instance, now, &mut done)?;
             }
@@ -42,7 +38,7 @@ impl Store {
     }
 }
 
-fn dead(tx: &mut Tx<'_>) -> Result<Vec<String>, StoreFault> {
+fn dead_instances(tx: &mut Tx<'_>) -> Result<Vec<String>, StoreFault> {
     let found = tx.query(
         "SELECT instance FROM in_flight UNION SELECT instance FROM runs WHERE state IN ('queued', 'running')",
         &[],
@@ -50,7 +46,7 @@ fn dead(tx: &mut Tx<'_>) -> Result<Vec<String>, StoreFault> {
     let mut dead = Vec::new();
     for mut found in found {
         let instance = found.text()?;
-        if !tx.lives(&instance)? {
+        if !tx.is_alive(&instance)? {
             dead.push(instance);
         }
     }
@@ -59,10 +55,10 @@ fn dead(tx: &mut Tx<'_>) -> Result<Vec<String>, StoreFault> {
 
 fn close_calls(
     tx: &mut Tx<'_>,
-    ids: &Mint,
+    ids: &LedgerIdGenerator,
     instance: &str,
     now: Timestamp,
-    done: &mut Recovered,
+    done: &mut RecoveryReport,
 ) -> Result<(), StoreFault> {
     let sql = "DELETE FROM in_flight WHERE instance = $1 RETURNING ledger_id, plan_id";
     for mut found in tx.query(sql, &cells![instance])? {
@@ -74,18 +70,18 @@ fn close_calls(
             )?;
             if changed > 0 {
                 plans::wipe(tx, &plan)?;
-                tx.tell(&plan)?;
+                tx.notify_plan(&plan)?;
                 done.plans.push(plan);
             }
         }
-        let sql = format!("SELECT {} FROM ledger WHERE id = $1", ledger::COLUMNS);
+        let sql = format!("SELECT {} FROM ledger WHERE id = $1", *ledger::SELECTED);
         let entry = match tx.one(&sql, &cells![opened.as_str()])? {
-            Some(found) => Entry::again(ledger::decode(found)?, RowStatus::Error),
+            Some(found) => Entry::repeated(ledger::decode(found)?, RowStatus::Error),
             None => Entry::new(RowKind::Call, RowStatus::Error),
         };
         let why = "the gateway ended while the call was on its way";
         let detail = json!({"opened": opened.as_str(), "outcome": "unknown", "why": why});
-        tx.append(&entry.with_detail(&detail), ids.next(now), now);
+        tx.append_call(&entry.with_detail(&detail), ids.next(now), Some(&opened), now)?;
         done.calls.push(opened);
     }
     Ok(())
@@ -93,12 +89,12 @@ fn close_calls(
 
 fn close_runs(
     tx: &mut Tx<'_>,
-    ids: &Mint,
+    ids: &LedgerIdGenerator,
     instance: &str,
     now: Timestamp,
-    done: &mut Recovered,
+    done: &mut RecoveryReport,
 ) -> Result<(), StoreFault> {
-    // Whoever starts a run says so before: one that is still queued has never begun.
+    // A run is marked as running before it starts: one that is still queued never began.
     let note = json!(["never started: the gateway ended first"]).to_string();
     let queued = "UPDATE runs SET state = 'cancelled', ended = $1, log_tail = $3
                    WHERE instance = $2 AND state = 'queued' RETURNING run_id, tool";

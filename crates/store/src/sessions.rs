@@ -1,9 +1,11 @@
-//! Sessions: the span a mode belongs to. Kept per principal, so that nobody finds another's mode.
+//! Sessions: what a mode belongs to. Stored per principal, so that a session id alone does not reveal another's mode.
 
-use countersign_core::ids::{LedgerId, PrincipalId, SessionId};
-use countersign_core::mode::Mode;
-use countersign_core::record::{RowKind, RowStatus, Source};
-use countersign_core::role::Role;
+use std::sync::Arc;
+
+use countersign_policy::ids::{LedgerId, PrincipalId, SessionId};
+use countersign_policy::mode::Mode;
+use countersign_policy::record::{HostInfo, RowKind, RowStatus, Source};
+use countersign_policy::role::Role;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -12,32 +14,23 @@ use crate::engine::cells;
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
 
-/// A session of a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its id.
     pub id: SessionId,
-    /// Whose it is.
     pub principal: PrincipalId,
     /// What `set_mode` left on it.
     pub mode: Option<Mode>,
-    /// When it began.
     pub created: Timestamp,
-    /// When it was last used.
     pub last_seen: Timestamp,
 }
 
-/// Who sets a mode, and through which door.
 #[derive(Clone, Debug)]
-pub struct Setter {
-    /// The principal of the line.
+pub struct ModeSetter {
     pub principal: PrincipalId,
-    /// The session of the line.
     pub session: SessionId,
-    /// The role of the line.
     pub role: Role,
-    /// The door.
     pub source: Source,
+    pub host: Option<Arc<HostInfo>>,
 }
 
 impl Store {
@@ -65,34 +58,26 @@ impl Store {
         .await
     }
 
-    /// Notes that a session is used; begins it where it is new.
+    /// Updates a session's last use; creates it if it is new.
     pub async fn touch_session(
         &self,
         principal: &PrincipalId,
         session: &SessionId,
         now: Timestamp,
     ) -> Result<(), StoreFault> {
-        let values = cells![principal.as_str(), session.as_str(), now];
-        self.write(move |tx| {
-            tx.execute(
-                "INSERT INTO sessions (principal, session, created, last_seen) VALUES ($1, $2, $3, $3)
-                 ON CONFLICT (principal, session) DO UPDATE SET last_seen = excluded.last_seen",
-                &values,
-            )
-            .map(drop)
-        })
-        .await
+        let sql = "INSERT INTO sessions (principal, session, created, last_seen) VALUES ($1, $2, $3, $3)
+                   ON CONFLICT (principal, session) DO UPDATE SET last_seen = excluded.last_seen";
+        self.execute(sql, cells![principal.as_str(), session.as_str(), now]).await.map(drop)
     }
 
     /// Sets a session's mode and writes the row.
     pub async fn set_mode(
         &self,
-        setter: &Setter,
+        setter: &ModeSetter,
         mode: Mode,
         now: Timestamp,
     ) -> Result<LedgerId, StoreFault> {
         let (setter, id) = (setter.clone(), self.mint(now));
-        let written = id.clone();
         self.write(move |tx| {
             let values = cells![setter.principal.as_str(), setter.session.as_str(), mode.as_str(), now];
             tx.execute(
@@ -105,17 +90,16 @@ impl Store {
             entry.session = Some(setter.session.clone());
             entry.role = Some(setter.role.into());
             entry.source = Some(setter.source);
+            entry.set_host(setter.host.as_ref());
             entry.mode = Some(mode);
             tx.append(&entry.with_detail(&json!({"action": "set_mode"})), id.clone(), now);
-            Ok(())
+            Ok(id.clone())
         })
-        .await?;
-        Ok(written)
+        .await
     }
 
-    /// Forgets sessions that were not used since a moment; how many.
+    /// Deletes sessions that were not used since a moment; returns their number.
     pub async fn forget_sessions(&self, unused_since: Timestamp) -> Result<u64, StoreFault> {
-        self.write(move |tx| tx.execute("DELETE FROM sessions WHERE last_seen < $1", &cells![unused_since]))
-            .await
+        self.execute("DELETE FROM sessions WHERE last_seen < $1", cells![unused_since]).await
     }
 }

@@ -1,19 +1,17 @@
-//! Where a store is: `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. Reads the text, opens nothing.
+//! The address of a store: `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. Parses it, opens nothing.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::engine::Address;
+use crate::engine::PostgresAddress;
 
-/// Where a store is.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// A file of this machine.
     Sqlite(PathBuf),
-    /// Gone with the process: for tests and trials.
+    /// Lost with the process: for tests and trials.
     Memory,
-    /// A server, for several replicas. Kept as it was given; may hold a password.
+    /// A server, for several replicas. As it was given; may contain a password.
     Postgres(String),
 }
 
@@ -25,16 +23,15 @@ pub struct NotAStoreUrl {
 }
 
 impl StoreUrl {
-    /// The SQLite file at a path.
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self::Sqlite(path.as_ref().to_path_buf())
     }
 
-    /// Where the address says that the sealing key is, if it does: `sealkey=FILE` of a PostgreSQL address.
+    /// The sealing key that a PostgreSQL address names with `sealkey=FILE`.
     pub(crate) fn seal_key(&self) -> Option<PathBuf> {
         match self {
             StoreUrl::Sqlite(_) | StoreUrl::Memory => None,
-            StoreUrl::Postgres(url) => Address::read(url).ok()?.seal_key,
+            StoreUrl::Postgres(url) => PostgresAddress::read(url).ok()?.seal_key,
         }
     }
 
@@ -43,7 +40,9 @@ impl StoreUrl {
         match self {
             StoreUrl::Sqlite(path) => path.display().to_string(),
             StoreUrl::Memory => String::new(),
-            StoreUrl::Postgres(url) => Address::read(url).map(|address| address.place()).unwrap_or_default(),
+            StoreUrl::Postgres(url) => {
+                PostgresAddress::read(url).map(|address| address.place()).unwrap_or_default()
+            }
         }
     }
 }
@@ -65,7 +64,7 @@ impl FromStr for StoreUrl {
             };
         }
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return match Address::read(text) {
+            return match PostgresAddress::read(text) {
                 Ok(_) => Ok(Self::Postgres(text.to_owned())),
                 // The reason names the part that is wrong, never the password.
                 Err(why) => refuse(&why),

@@ -1,122 +1,117 @@
-//! The one writer: a thread that takes everything that waits into one transaction and answers after the commit.
-//! Each piece of work fails alone; nobody is told "written" before the disk was. It never reads for others.
+//! The writer thread: runs all queued jobs in one transaction and answers their callers after the commit. A job that fails is rolled back
+//! alone. It does no reads for callers, except where the database has no reader connections.
 
 mod chain;
-mod deed;
 mod queue;
 #[cfg(test)]
 mod tests;
 mod tx;
+mod write_job;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use countersign_core::ids::{LedgerId, WriterId};
+use countersign_policy::ids::{LedgerId, WriterId};
 
-pub(crate) use chain::{Chain, genesis};
-pub(crate) use deed::{Deed, Keep, ask, tell};
-pub(crate) use queue::{Queue, Work, queue};
+pub(crate) use chain::{LedgerChain, genesis};
+pub(crate) use queue::{WriteQueue, WriteQueueReceiver, queue};
 pub(crate) use tx::Tx;
+pub(crate) use write_job::{WriteJob, WriteRetryPolicy, awaited_job, detached_job};
 
-use queue::{Waited, Wants};
+use queue::{WaitOutcome, WakeCondition};
 
-use crate::engine::{Engine, Home};
-use crate::fault::{FaultKind, Hurt, StoreFault};
+use crate::engine::{ConnectionFactory, DatabaseConnection};
+use crate::fault::{FailureScope, FaultKind, StoreFault};
 use crate::ledger::{Checkpoint, CheckpointSink, Entry, SigningKey};
-use crate::options::{Cadence, ReadRows};
+use crate::options::{CheckpointCadence, ReadRows};
 use crate::seal::Seal;
 
-/// Rows of reads wait this long for company, so that they do not cost a sync each.
-const COMPANY: Duration = Duration::from_millis(20);
-/// The longest a batch waits for callers that were answered together.
-const LONGEST_WAIT: Duration = Duration::from_millis(1);
-/// How often kept work is tried again while the store is broken.
-const AGAIN: Duration = Duration::from_millis(250);
-/// How much kept work is held while the store is broken.
-const BACKLOG: usize = 10_000;
-/// How often a transaction that lost against another is tried again.
-const TRIES: u32 = 5;
+/// How long rows of reads wait for others, so that they do not cost a sync each.
+const READ_ROW_DELAY: Duration = Duration::from_millis(20);
+/// The longest wait for callers that were answered together and may return together.
+const MOST_BATCH_WAIT: Duration = Duration::from_millis(1);
+/// The pause between retries of the backlog while the store fails.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// The most jobs in the backlog.
+const BACKLOG_LIMIT: usize = 10_000;
+/// How often a transaction that lost against another is retried.
+const MOST_RETRIES: u32 = 5;
 
-/// Whether the last commit went well.
+/// A transaction that takes longer is logged at `debug`.
+const SLOW: Duration = Duration::from_millis(100);
+
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct WriterHealth {
     failing: AtomicBool,
 }
 
-impl Health {
+impl WriterHealth {
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Acquire)
     }
 }
 
-/// What the writer thread owns.
-pub(crate) struct Writer {
-    pub(crate) queue: Work,
-    pub(crate) home: Arc<dyn Home>,
-    pub(crate) engine: Option<Box<dyn Engine>>,
+pub(crate) struct StoreWriter {
+    pub(crate) queue: WriteQueueReceiver,
+    pub(crate) home: Arc<dyn ConnectionFactory>,
+    pub(crate) engine: Option<Box<dyn DatabaseConnection>>,
     pub(crate) name: WriterId,
     pub(crate) instance: String,
     pub(crate) key: Option<Arc<SigningKey>>,
     pub(crate) seal: Arc<Seal>,
     pub(crate) sinks: Vec<Arc<dyn CheckpointSink>>,
-    /// Whether the last checkpoint could not be kept outside: that is a row once, not every ten seconds.
-    pub(crate) outside_fails: bool,
-    pub(crate) cadence: Cadence,
+    /// Whether the last checkpoint could not be kept outside: that is one row, not one every ten seconds.
+    pub(crate) sink_fails: bool,
+    pub(crate) cadence: CheckpointCadence,
     pub(crate) group: usize,
     pub(crate) reads: ReadRows,
-    pub(crate) health: Arc<Health>,
-    pub(crate) since: Since,
-    pub(crate) pace: Pace,
-    pub(crate) backlog: VecDeque<Box<dyn Deed>>,
+    pub(crate) health: Arc<WriterHealth>,
+    pub(crate) since: CheckpointAge,
+    pub(crate) pace: BatchPace,
+    pub(crate) backlog: VecDeque<Box<dyn WriteJob>>,
     pub(crate) ruined: Option<StoreFault>,
 }
 
-/// What happened since the last checkpoint was kept.
 #[derive(Debug)]
-pub(crate) struct Since {
+pub(crate) struct CheckpointAge {
     pub(crate) rows: u32,
     pub(crate) when: Instant,
 }
 
-/// What the last batch was like.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct BatchPace {
     together: usize,
     wait: Duration,
 }
 
-/// What became of a transaction.
-enum Ended {
-    /// One outcome for each deed; none for one that would have had to wait for somebody else.
-    Committed(Vec<Option<Result<(), StoreFault>>>),
-    /// Nothing of it was kept.
-    Lost(StoreFault),
-}
+/// The outcomes of a committed transaction's jobs: none for a job that would have had to wait for a lock. A fault means that everything
+/// was rolled back.
+type BatchResult = Result<Vec<Option<Result<(), StoreFault>>>, StoreFault>;
 
-impl Writer {
-    /// Works until every sender is gone, then keeps a last checkpoint.
+impl StoreWriter {
+    /// Runs until the queue is closed and empty, then stores a last checkpoint.
     pub(crate) fn run(mut self) {
         loop {
-            let batch = match self.queue.wait(Wants::Any, self.nap()) {
-                Waited::There => self.gather(),
-                Waited::Late => Vec::new(),
-                Waited::Closed => break,
+            let batch = match self.queue.wait(WakeCondition::Any, self.idle_timeout()) {
+                WaitOutcome::There => self.take_batch(),
+                WaitOutcome::Late => Vec::new(),
+                WaitOutcome::Closed => break,
             };
-            self.work(batch);
+            self.process(batch);
         }
-        self.work(Vec::new());
+        self.process(Vec::new());
         if self.since.rows > 0 {
-            self.keep_checkpoint();
+            self.store_checkpoint();
         }
-        // What could not be kept outside may be a row by now.
-        self.work(Vec::new());
+        // A sink that failed has queued a row.
+        self.process(Vec::new());
     }
 
-    fn nap(&self) -> Duration {
+    fn idle_timeout(&self) -> Duration {
         if !self.backlog.is_empty() {
-            AGAIN
+            RETRY_PAUSE
         } else if self.since.rows > 0 {
             self.cadence.after.saturating_sub(self.since.when.elapsed()).max(Duration::from_millis(1))
         } else {
@@ -124,132 +119,153 @@ impl Writer {
         }
     }
 
-    /// Takes what waits. Where more is about to come, waits a little for it: what may be written later waits for
-    /// company, and callers that were answered together are likely to be back together.
-    fn gather(&self) -> Vec<Box<dyn Deed>> {
+    /// Takes the next batch. Waits a little if more is likely to come: rows that no caller waits for can wait, and callers that were answered
+    /// together tend to return together.
+    fn take_batch(&self) -> Vec<Box<dyn WriteJob>> {
         let began = Instant::now();
-        self.queue.wait(Wants::UrgentOr(self.group), COMPANY);
+        self.queue.wait(WakeCondition::UrgentOr(self.group), READ_ROW_DELAY);
         if self.queue.is_urgent() {
             let left = self.pace.wait.saturating_sub(began.elapsed());
-            self.queue.wait(Wants::Many(self.pace.together.min(self.group)), left);
+            self.queue.wait(WakeCondition::Many(self.pace.together.min(self.group)), left);
         }
         self.queue.take(self.group)
     }
 
-    fn work(&mut self, batch: Vec<Box<dyn Deed>>) {
-        let kept: Vec<Box<dyn Deed>> = self.backlog.drain(..).collect();
+    fn process(&mut self, batch: Vec<Box<dyn WriteJob>>) {
+        // Before the new batch: rows of the backlog record what happened earlier.
+        let kept: Vec<Box<dyn WriteJob>> = self.backlog.drain(..).collect();
         if !kept.is_empty() {
-            self.settle(kept);
+            self.write_batch(kept);
         }
         if !batch.is_empty() {
             let (began, together) = (Instant::now(), batch.len());
-            self.settle(batch);
-            // A small part of what a commit costs, so that waiting never costs more than it saves.
-            self.pace = Pace { together, wait: (began.elapsed() / 8).min(LONGEST_WAIT) };
+            self.write_batch(batch);
+            // A small part of a commit's time, so that waiting never costs more than it saves.
+            self.pace = BatchPace { together, wait: (began.elapsed() / 8).min(MOST_BATCH_WAIT) };
         }
         if self.since.rows > 0 && self.since.when.elapsed() >= self.cadence.after {
-            self.keep_checkpoint();
+            self.store_checkpoint();
         }
     }
 
-    /// Writes a batch and answers; where it is lost as a whole, each deed gets a transaction of its own.
-    fn settle(&mut self, mut batch: Vec<Box<dyn Deed>>) {
+    /// Writes a batch and answers its callers. If the batch fails as a whole, each job gets a transaction of its own.
+    fn write_batch(&mut self, mut batch: Vec<Box<dyn WriteJob>>) {
         match self.transact(&mut batch) {
-            Ended::Committed(outcomes) => {
+            Ok(outcomes) => {
                 let (mut done, mut left) = (Vec::with_capacity(batch.len()), Vec::new());
-                for (deed, outcome) in batch.into_iter().zip(outcomes) {
+                for (job, outcome) in batch.into_iter().zip(outcomes) {
                     match outcome {
-                        Some(outcome) => done.push((deed, outcome)),
-                        None => left.push(deed),
+                        Some(outcome) => done.push((job, outcome)),
+                        None => left.push(job),
                     }
                 }
+                // Answer first: these are committed, and the rest may wait for a lock.
                 self.answer(done.into_iter());
-                self.one_by_one(left);
+                self.run_one_by_one(left);
             }
-            Ended::Lost(fault) if batch.len() > 1 && alone_may_pass(&fault) => self.one_by_one(batch),
-            Ended::Lost(fault) => {
-                let outcome = match fault.hurt {
-                    Hurt::Conflict => self.stubborn(&mut batch),
-                    Hurt::Statement | Hurt::Busy | Hurt::Transaction | Hurt::Connection | Hurt::Disk => {
-                        Err(fault)
-                    }
+            Err(fault) if batch.len() > 1 && may_succeed_alone(&fault) => {
+                tracing::debug!(jobs = batch.len(), kind = ?fault.kind(), "batch failed, its jobs run one by one");
+                self.run_one_by_one(batch)
+            }
+            Err(fault) => {
+                let outcome = match fault.scope {
+                    FailureScope::Conflict => self.retry_conflicts(&mut batch),
+                    FailureScope::Statement
+                    | FailureScope::Busy
+                    | FailureScope::Transaction
+                    | FailureScope::Connection
+                    | FailureScope::Disk => Err(fault),
                 };
-                self.answer(batch.into_iter().map(|deed| (deed, outcome.clone())));
+                self.answer(batch.into_iter().map(|job| (job, outcome.clone())));
             }
         }
     }
 
-    /// Each in a transaction of its own.
-    fn one_by_one(&mut self, deeds: Vec<Box<dyn Deed>>) {
-        for deed in deeds {
-            let mut one = vec![deed];
-            let outcome = self.stubborn(&mut one);
-            self.answer(one.into_iter().map(|deed| (deed, outcome.clone())));
+    fn run_one_by_one(&mut self, jobs: Vec<Box<dyn WriteJob>>) {
+        for job in jobs {
+            let mut one = vec![job];
+            let outcome = self.retry_conflicts(&mut one);
+            self.answer(one.into_iter().map(|job| (job, outcome.clone())));
         }
     }
 
-    /// One deed, tried again while it only loses against others.
-    fn stubborn(&mut self, one: &mut Vec<Box<dyn Deed>>) -> Result<(), StoreFault> {
+    /// One job, retried while it only loses against other writers.
+    fn retry_conflicts(&mut self, one: &mut Vec<Box<dyn WriteJob>>) -> Result<(), StoreFault> {
         let mut tries = 0;
         loop {
             match self.transact(one) {
-                Ended::Committed(outcomes) => return outcomes.into_iter().next().flatten().unwrap_or(Ok(())),
-                Ended::Lost(fault) if fault.hurt == Hurt::Conflict && tries < TRIES => tries += 1,
-                Ended::Lost(fault) => return Err(fault),
+                Ok(outcomes) => {
+                    return outcomes.into_iter().next().flatten().unwrap_or(Ok(()));
+                }
+                Err(fault) if fault.scope == FailureScope::Conflict && tries < MOST_RETRIES => {
+                    tries += 1;
+                    tracing::debug!(tries, "transaction lost against another writer, tried again");
+                }
+                Err(fault) => return Err(fault),
             }
         }
     }
 
-    fn answer(&mut self, ended: impl Iterator<Item = (Box<dyn Deed>, Result<(), StoreFault>)>) {
-        for (mut deed, outcome) in ended {
-            let wait =
-                matches!(&outcome, Err(fault) if fault.may_pass()) && deed.keep() == Keep::UntilWritten;
-            deed.answer(outcome);
-            // Whoever waited has been told that it failed; what it was about is still written once that is possible.
-            if wait && self.backlog.len() < BACKLOG {
-                self.backlog.push_back(deed);
+    fn answer(&mut self, done: impl Iterator<Item = (Box<dyn WriteJob>, Result<(), StoreFault>)>) {
+        for (mut job, outcome) in done {
+            let is_kept = matches!(&outcome, Err(fault) if fault.is_transient())
+                && job.retry_policy() == WriteRetryPolicy::UntilWritten;
+            job.answer(outcome);
+            // The caller has the error; the row is still written once the store is available again.
+            if is_kept && self.backlog.len() < BACKLOG_LIMIT {
+                self.backlog.push_back(job);
             }
         }
     }
 
-    fn transact(&mut self, batch: &mut [Box<dyn Deed>]) -> Ended {
-        let ended = match &self.ruined {
-            Some(fault) => Ended::Lost(fault.clone()),
-            None => self.try_transact(batch),
-        };
-        self.health.failing.store(matches!(ended, Ended::Lost(_)), Ordering::Release);
-        if let Ended::Lost(fault) = &ended {
-            match fault.hurt {
-                Hurt::Statement | Hurt::Busy | Hurt::Conflict | Hurt::Transaction => {}
-                Hurt::Connection => self.engine = None,
-                Hurt::Disk => {
+    fn transact(&mut self, batch: &mut [Box<dyn WriteJob>]) -> BatchResult {
+        let began = Instant::now();
+        if let Some(fault) = &self.ruined {
+            return Err(fault.clone());
+        }
+        let outcome = self.try_transact(batch);
+        let took = began.elapsed();
+        if took > SLOW {
+            let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            tracing::debug!(millis, jobs = batch.len(), "slow transaction");
+        }
+        // Callers of reads look at this: while commits fail, they wait for their rows instead of running ahead of the disk.
+        self.health.failing.store(outcome.is_err(), Ordering::Release);
+        if let Err(fault) = &outcome {
+            match fault.scope {
+                FailureScope::Statement
+                | FailureScope::Busy
+                | FailureScope::Conflict
+                | FailureScope::Transaction => {}
+                // `begin` makes a new one; a broken connection may hold half a transaction.
+                FailureScope::Connection => self.engine = None,
+                FailureScope::Disk => {
+                    tracing::error!("a sync to disk failed: this process writes nothing more");
+                    // After a failed fsync the next one may report success although data is lost, so never retry.
                     self.engine = None;
                     self.ruined = Some(fault.clone());
                 }
             }
         }
-        ended
+        outcome
     }
 
-    fn try_transact(&mut self, batch: &mut [Box<dyn Deed>]) -> Ended {
-        let mut engine = match self.begin() {
-            Ok(engine) => engine,
-            Err(fault) => return Ended::Lost(fault),
-        };
-        let ended = self.inside(engine.as_mut(), batch);
-        if matches!(ended, Ended::Lost(_)) {
+    fn try_transact(&mut self, batch: &mut [Box<dyn WriteJob>]) -> BatchResult {
+        let mut engine = self.begin()?;
+        let outcome = self.run_jobs(engine.as_mut(), batch);
+        if outcome.is_err() {
             engine.rollback();
         }
         self.engine = Some(engine);
-        ended
+        outcome
     }
 
-    /// A connection with a transaction begun. One that died while nobody used it is made again, once.
-    fn begin(&mut self) -> Result<Box<dyn Engine>, StoreFault> {
+    /// A connection with a transaction begun. A connection that died while idle is made again, once.
+    fn begin(&mut self) -> Result<Box<dyn DatabaseConnection>, StoreFault> {
         if let Some(mut engine) = self.engine.take() {
             match engine.begin(self.name.as_str()) {
                 Ok(()) => return Ok(engine),
-                Err(fault) if fault.hurt == Hurt::Connection => {}
+                Err(fault) if fault.scope == FailureScope::Connection => {}
                 Err(fault) => {
                     engine.rollback();
                     self.engine = Some(engine);
@@ -257,47 +273,51 @@ impl Writer {
                 }
             }
         }
+        tracing::debug!(writer = self.name.as_str(), "writer reconnects to the database");
         let mut engine = self.home.writer(&self.instance)?;
         engine.begin(self.name.as_str())?;
         Ok(engine)
     }
 
-    fn inside(&mut self, engine: &mut dyn Engine, batch: &mut [Box<dyn Deed>]) -> Ended {
-        let mut chain = match Chain::load(engine, &self.name) {
-            Ok(chain) => chain,
-            Err(fault) => return Ended::Lost(fault),
-        };
+    fn run_jobs(
+        &mut self,
+        engine: &mut dyn DatabaseConnection,
+        batch: &mut [Box<dyn WriteJob>],
+    ) -> BatchResult {
+        let mut chain = LedgerChain::load(engine, &self.name)?;
         let mut outcomes = Vec::with_capacity(batch.len());
-        for (place, deed) in batch.iter_mut().enumerate() {
-            // What the first deed holds, another writer may wait for while we wait for it: each would wait for the other. So
-            // only the first waits; one that would have to is left out and gets a transaction of its own.
-            if place == 1
-                && let Err(fault) = engine.hurry()
-            {
-                return Ended::Lost(fault);
+        for (place, job) in batch.iter_mut().enumerate() {
+            // A job may wait for a lock only while this transaction holds none: two writers that wait for each other would deadlock. So only
+            // the first job waits; a later one that would have to is left out and gets a transaction of its own.
+            if place == 1 {
+                engine.shorten_lock_waits()?;
             }
             let mut tx = Tx::new(engine, &mut chain, &self.instance, &self.seal);
-            let outcome = deed.attempt(&mut tx);
+            let outcome = job.attempt(&mut tx);
             match tx.end(outcome) {
-                Err(fault) if fault.hurt > Hurt::Busy => return Ended::Lost(fault),
-                Err(fault) if fault.hurt == Hurt::Busy && place > 0 => outcomes.push(None),
+                // The savepoint is gone with the transaction, so no job of the batch can be kept.
+                Err(fault) if fault.scope > FailureScope::Busy => return Err(fault),
+                Err(fault) if fault.scope == FailureScope::Busy && place > 0 => outcomes.push(None),
                 outcome => outcomes.push(Some(outcome)),
             }
         }
-        match self.finish(engine, &mut chain) {
-            Ok(()) => Ended::Committed(outcomes),
-            Err(fault) => Ended::Lost(fault),
-        }
+        self.commit_batch(engine, &mut chain)?;
+        Ok(outcomes)
     }
 
     /// Writes the rows, a checkpoint where one is due, and commits.
-    fn finish(&mut self, engine: &mut dyn Engine, chain: &mut Chain) -> Result<(), StoreFault> {
+    fn commit_batch(
+        &mut self,
+        engine: &mut dyn DatabaseConnection,
+        chain: &mut LedgerChain,
+    ) -> Result<(), StoreFault> {
         let rows = u32::try_from(chain.pending()).unwrap_or(u32::MAX);
         let last = chain.last_id();
         let due = self.since.rows.saturating_add(rows) >= self.cadence.rows
             || self.since.when.elapsed() >= self.cadence.after;
+        // Rows are inserted at the end, in one round trip: a rolled-back job must not leave a gap in the chain.
         chain.flush(engine)?;
-        let signed = match (&self.key, chain.high_water()) {
+        let signed = match (&self.key, chain.latest_time()) {
             (Some(key), Some(at)) if due && rows > 0 => {
                 Some(crate::ledger::keep(engine, key, &self.name, chain.heads(), at)?)
             }
@@ -305,38 +325,39 @@ impl Writer {
         };
         match engine.commit() {
             Ok(()) => {}
-            // The server went away in the middle: whether it committed is a question to the ledger.
-            Err(fault) if fault.hurt == Hurt::Connection && self.is_there(last.as_ref()) => {}
+            // The connection broke during the commit: only the ledger can tell whether it succeeded.
+            Err(fault) if fault.scope == FailureScope::Connection && self.has_committed(last.as_ref()) => {}
             Err(fault) => return Err(fault),
         }
-        self.count(rows, signed.is_some());
+        self.update_checkpoint_age(rows, signed.is_some());
+        // Only after the commit: a checkpoint outside the store must never be ahead of it.
         if let Some(made) = signed {
-            self.keep_outside(&made);
+            self.export_checkpoint(&made);
         }
         Ok(())
     }
 
-    fn count(&mut self, rows: u32, signed: bool) {
+    fn update_checkpoint_age(&mut self, rows: u32, signed: bool) {
         if signed {
-            self.since = Since { rows: 0, when: Instant::now() };
+            self.since = CheckpointAge { rows: 0, when: Instant::now() };
         } else if self.since.rows == 0 && rows > 0 {
-            self.since = Since { rows, when: Instant::now() };
+            self.since = CheckpointAge { rows, when: Instant::now() };
         } else {
             self.since.rows = self.since.rows.saturating_add(rows);
         }
     }
 
-    fn is_there(&self, id: Option<&LedgerId>) -> bool {
+    fn has_committed(&self, id: Option<&LedgerId>) -> bool {
         let Some(id) = id else { return false };
-        let look = || {
+        let find_row = || {
             let mut engine = self.home.writer(&self.instance)?;
             engine.query("SELECT sequence FROM ledger WHERE id = $1", &crate::engine::cells![id.as_str()])
         };
-        look().is_ok_and(|found: Vec<_>| !found.is_empty())
+        find_row().is_ok_and(|found: Vec<_>| !found.is_empty())
     }
 
-    /// A checkpoint in a transaction of its own, when rows have waited long enough for one.
-    fn keep_checkpoint(&mut self) {
+    /// Stores a checkpoint in a transaction of its own, when rows have waited long enough for one.
+    fn store_checkpoint(&mut self) {
         self.since.rows = 0;
         self.since.when = Instant::now();
         let Some(key) = self.key.clone() else { return };
@@ -347,23 +368,23 @@ impl Writer {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = tx.checkpoint(&key, &name)?;
             Ok(())
         };
-        // A failure is not lost: the rows are there, and the next ones bring a checkpoint over them too.
-        let ended = self.transact(&mut [tell(None, Keep::Not, work)]);
+        // A failure is harmless: the next checkpoint covers these rows too.
+        let outcome = self.transact(&mut [detached_job(None, WriteRetryPolicy::Not, work)]);
         let made = made.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Ended::Committed(_), Some(made)) = (ended, made) {
-            self.keep_outside(&made);
+        if let (Ok(_), Some(made)) = (outcome, made) {
+            self.export_checkpoint(&made);
         }
     }
 
-    /// Gives a committed checkpoint to whatever keeps them outside. Where that fails, a row says so, once until it works again.
-    fn keep_outside(&mut self, made: &Checkpoint) {
+    /// Passes a committed checkpoint to the sinks. A failure becomes a row, once until it works again.
+    fn export_checkpoint(&mut self, made: &Checkpoint) {
         let failed: Vec<String> = self.sinks.iter().filter_map(|sink| sink.keep(made).err()).collect();
-        let is_new = !failed.is_empty() && !self.outside_fails;
-        self.outside_fails = !failed.is_empty();
-        if is_new && self.backlog.len() < BACKLOG {
+        let is_new = !failed.is_empty() && !self.sink_fails;
+        self.sink_fails = !failed.is_empty();
+        if is_new && self.backlog.len() < BACKLOG_LIMIT {
             let (entry, now) = (Entry::not_kept_outside(&failed.join("; ")), made.time);
-            let id = LedgerId::mint(now, crate::chance::bits());
-            self.backlog.push_back(tell(None, Keep::UntilWritten, move |tx| {
+            let id = LedgerId::mint(now, crate::random::bits());
+            self.backlog.push_back(detached_job(None, WriteRetryPolicy::UntilWritten, move |tx| {
                 if !(tx.again && tx.has_row(&id)?) {
                     tx.append(&entry, id.clone(), now);
                 }
@@ -373,12 +394,12 @@ impl Writer {
     }
 }
 
-/// Whether deeds that failed together may pass one by one.
-fn alone_may_pass(fault: &StoreFault) -> bool {
-    match (fault.kind(), fault.hurt) {
-        (_, Hurt::Disk | Hurt::Connection) => false,
-        // One deed that is too large must not keep the others out.
-        (FaultKind::Full, _) | (_, Hurt::Statement | Hurt::Conflict) => true,
-        (_, Hurt::Busy | Hurt::Transaction) => false,
+/// Whether jobs that failed together may succeed one by one.
+fn may_succeed_alone(fault: &StoreFault) -> bool {
+    match (fault.kind(), fault.scope) {
+        (_, FailureScope::Disk | FailureScope::Connection) => false,
+        // One job that is too large must not block the others.
+        (FaultKind::Full, _) | (_, FailureScope::Statement | FailureScope::Conflict) => true,
+        (_, FailureScope::Busy | FailureScope::Transaction) => false,
     }
 }

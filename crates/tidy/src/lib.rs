@@ -1,2 +1,2 @@
-//! The house rules as tests: which room may know which, what may be said where, what may be depended on.
-//! Everything is in `tests/it`; nothing here is ever part of the product.
+//! Checks the conventions of this codebase; all checks are in `tests/it`.
+//! No product code depends on this crate.

@@ -35,7 +35,7 @@ read_version() {
 
 rank() { case $1 in alpha) echo 1 ;; beta) echo 2 ;; rc) echo 3 ;; *) echo 4 ;; esac; }
 
-# What stands in the way: errors end it, warnings are said. GATES holds both, a line each.
+# Checks before a release: errors end it, warnings are printed. GATES holds both, one per line.
 gates() {
     GATES=''
     stage=$1

@@ -1,26 +1,26 @@
-//! `countersign activity`: the ledger, read, exported and verified. Never adds a row of its own.
+//! `countersign activity`: the ledger, read, exported, verified and pruned.
 
 pub(crate) mod checkpoint;
 pub(crate) mod export;
+mod filter_args;
 pub(crate) mod key;
 pub(crate) mod list;
+pub(crate) mod prune;
 mod rows;
 pub(crate) mod show;
 pub(crate) mod verify;
-mod wanted;
 pub(crate) mod watch;
 
 use clap::{Args, Subcommand};
 use countersign_store::StoreUrl;
 
-use crate::answer::Outcome;
 use crate::cli::Cli;
-use crate::output::Voice;
+use crate::command_result::CommandResult;
+use crate::output::OutputSettings;
 use crate::records;
 
-/// What every `activity` command takes.
 #[derive(Args, Debug)]
-pub(crate) struct Activity {
+pub(crate) struct ActivityArgs {
     /// The store to read: sqlite:PATH or postgres://…
     ///
     /// Without it, `gateway.store` of the configuration, where a relative path starts at the configuration's folder; without
@@ -32,49 +32,35 @@ pub(crate) struct Activity {
     command: ActivityCommand,
 }
 
-/// The commands about the ledger.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ActivityCommand {
-    /// List what was decided, newest first
+    /// List calls and decisions, newest first
     #[command(after_help = list::EXAMPLES)]
-    List(list::List),
-    /// Follow what is decided, as it happens
+    List(list::ActivityListArgs),
+    /// Follow calls and decisions as they happen
     #[command(after_help = watch::EXAMPLES)]
-    Watch(watch::Watch),
-    /// Show one row whole
+    Watch(watch::ActivityWatchArgs),
+    /// Show one row in full
     #[command(after_help = show::EXAMPLES)]
-    Show(show::Show),
+    Show(show::ActivityShowArgs),
     /// Write rows as JSON lines or CSV, oldest first
     #[command(after_help = export::EXAMPLES)]
-    Export(export::Export),
-    /// Prove that no row was changed, removed, reordered or cut off, or name the first that was
+    Export(export::ActivityExportArgs),
+    /// Verify that no row was changed, removed, reordered or cut off, or name the first that was
     #[command(after_help = verify::EXAMPLES)]
-    Verify(verify::Verify),
-    /// Sign the ledger's head, to verify against later
+    Verify(verify::ActivityVerifyArgs),
+    /// Sign the head of the audit log, to verify against later
     #[command(after_help = checkpoint::EXAMPLES)]
-    Checkpoint(checkpoint::Checkpoint),
+    Checkpoint(checkpoint::ActivityCheckpointArgs),
     /// Print the public key that checkpoints are signed with, to verify elsewhere
     #[command(after_help = key::EXAMPLES)]
     Key,
+    /// Archive and remove old rows, behind a signed tombstone
+    #[command(after_help = prune::EXAMPLES)]
+    Prune(prune::Prune),
 }
 
-impl Activity {
-    /// The dotted path.
-    pub(crate) fn path(&self) -> &'static str {
-        match self.command {
-            ActivityCommand::List(_) => "activity.list",
-            ActivityCommand::Watch(_) => "activity.watch",
-            ActivityCommand::Show(_) => "activity.show",
-            ActivityCommand::Export(_) => "activity.export",
-            ActivityCommand::Verify(_) => "activity.verify",
-            ActivityCommand::Checkpoint(_) => "activity.checkpoint",
-            ActivityCommand::Key => "activity.key",
-        }
-    }
-}
-
-/// Runs one of them.
-pub(crate) fn run(activity: &Activity, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(activity: &ActivityArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = records::locate(activity.store.as_ref(), cli)?;
     match &activity.command {
         ActivityCommand::List(args) => list::run(args, &url, voice),
@@ -84,5 +70,6 @@ pub(crate) fn run(activity: &Activity, cli: &Cli, voice: Voice) -> Outcome {
         ActivityCommand::Verify(args) => verify::run(args, &url, voice),
         ActivityCommand::Checkpoint(args) => checkpoint::run(args, &url),
         ActivityCommand::Key => key::run(&url),
+        ActivityCommand::Prune(args) => prune::run(args, &url, cli, voice),
     }
 }

@@ -1,64 +1,61 @@
-//! `countersign approve`: a person looks at a plan, whole, and agrees to it, once. The store decides who was first.
+//! `countersign approve`: shows a plan to a person, whole, and passes their answer to `gateway::approval`.
 
-mod ahead;
 pub(crate) mod decide;
+mod grant_args;
 
 use clap::Args;
-use countersign_core::confirm::{Approval, PlanState, Rail};
-use countersign_core::record::Source;
-use countersign_core::redact::Redactor;
-use countersign_core::refusal::{Code, NextAction, Refusal};
+use countersign_gateway::approval::{ApprovalInput, ApprovedPlan};
+use countersign_policy::confirm::PlanState;
+use countersign_policy::redact::Redactor;
+use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_store::{PlanRow, Store, StoreUrl};
 use jiff::Timestamp;
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
-use crate::commands::approve::decide::Whose;
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
+use crate::commands::approve::decide::{PlanOwner, TerminalAnswer};
 use crate::commands::plans::{find, sheet};
-use crate::house::Of;
-use crate::output::{Format, GOOD, Voice, paint, visible};
-use crate::person::ask::Said;
-use crate::person::{self, ask};
+use crate::local_gateway::StoreArgs;
+use crate::output::{Format, GOOD, OutputSettings, paint, visible};
+use crate::person::ask::PromptAnswer;
+use crate::person::{self, Person, ask};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign approve pln_01KA4Z7Q3V9M5T2X8R6W0YPQRS --yes
   countersign approve 0YTYPE --yes --confirm-text acme/site
   countersign approve 0YGRNT --yes --grant --uses 5 --expires 2h --any title";
 
-/// What `approve` takes.
 #[derive(Args, Debug)]
 pub(crate) struct Approve {
     #[command(flatten)]
-    of: Of,
+    of: StoreArgs,
 
     /// The plan's id, or at least 6 characters of its beginning or end
     id: String,
 
-    /// Agree without being asked; needed off a terminal
+    /// Approve without being asked; needed off a terminal
     #[arg(long)]
     yes: bool,
 
-    /// The resource's name, where it has to be typed; needed off a terminal
+    /// The text to type, where the plan asks for one; needed off a terminal
     #[arg(long, value_name = "TEXT")]
     confirm_text: Option<String>,
 
-    /// What to keep with the approval
+    /// A note to keep with the approval
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 
     #[command(flatten)]
-    ahead: ahead::Ahead,
+    ahead: grant_args::ApproveGrantArgs,
 }
 
-/// Shows the plan, asks, and decides.
-pub(crate) fn run(args: &Approve, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &Approve, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = args.of.url(cli)?;
     records::with(&url, async |store| approve(args, &store, &url, voice).await)
 }
 
-async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let row = find::plan(store, url, &args.id).await?;
     let (now, redactor) = (Timestamp::now(), Redactor::new(store.salt()));
     if sheet::state(&row, now) != PlanState::Pending {
@@ -69,35 +66,55 @@ async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: Voice) ->
     let asks = !args.yes && ask::can_ask(voice);
     if !asks && let Err(mut refused) = check_flags(args, &row, &shown, voice) {
         refused.data.insert("plan".into(), sheet::json(&row, &redactor, now));
-        return Err(Trouble::Refused(refused));
+        return Err(CommandError::Refused(refused));
     }
     let person = person::prove(store, url, voice).await?;
+    let mut typed = args.confirm_text.clone();
     if asks {
         voice.tell(&format!("{shown}\n"));
-        match decide::ask(voice, Whose::Others, &row.plan.need, &row.plan.tool, args.confirm_text.as_deref())
-        {
-            Ok(Said::Yes) => {}
-            Ok(Said::Reject) => {
+        let TerminalAnswer { said, typed: typed_now } =
+            decide::ask(voice, PlanOwner::Others, &row.plan.requirement, &row.plan.tool, typed.as_deref());
+        match said {
+            PromptAnswer::Yes => typed = typed_now,
+            PromptAnswer::Reject => {
                 return decide::reject(store, url, &row, person, args.note.clone(), voice).await;
             }
-            Ok(Said::No) => {
+            PromptAnswer::No => {
                 let message = format!("`{}` was not approved; it stays pending", row.plan.id);
                 let next = format!("countersign approve {0}, or countersign reject {0}", row.plan.id);
-                return Err(Trouble::refused(Refusal::new(Code::ConfirmRequired, message), next));
+                return Err(CommandError::refused(Refusal::new(Code::ConfirmRequired, message), next));
             }
-            Err(refused) => return Err(Trouble::Refused(refused)),
         }
     }
-    let now = Timestamp::now();
-    let mut approval = Approval::over(Rail::Cli, person.name.clone(), now);
-    approval.note.clone_from(&args.note);
-    let decided = match store
-        .approve_shown(&row.plan.id, Some((&row.plan).into()), approval.clone(), Some(Source::Cli), now)
-        .await
-    {
-        Ok(decided) => decided,
-        Err(refused) => return Err(decide::lost(store, url, &row, refused, voice).await),
-    };
+    let (shown, note) = ((&row.plan).into(), args.note.as_deref());
+    let input = ApprovalInput { shown, typed: typed.as_deref(), note };
+    let decided =
+        match decide::decider(store, &person).approve_plan(&row.plan.id, input, Timestamp::now()).await {
+            Ok(decided) => decided,
+            Err(error) => {
+                let is_mistyped = error.is_mistyped();
+                let mut trouble = decide::lost(store, url, &row, error, voice).await;
+                if let CommandError::Refused(refused) = &mut trouble
+                    && is_mistyped
+                {
+                    refused.warnings = person.warnings;
+                    refused.data.insert("plan".into(), sheet::json(&row, &redactor, now));
+                }
+                return Err(trouble);
+            }
+        };
+    answer(args, store, url, &row, person, decided).await
+}
+
+/// Says what was approved, and gives the grant that was asked for with it.
+async fn answer(
+    args: &Approve,
+    store: &Store,
+    url: &StoreUrl,
+    row: &PlanRow,
+    person: Person,
+    decided: ApprovedPlan,
+) -> CommandResult {
     let mut text = format!(
         "{} {} {} as {}\n",
         paint(GOOD, "approved"),
@@ -110,7 +127,7 @@ async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: Voice) ->
         .with("state", PlanState::Approved.as_str())
         .with("tool", row.plan.tool.to_string())
         .with("plan_hash", row.plan.hash.hex())
-        .with("approval", serde_json::to_value(&approval).unwrap_or_default())
+        .with("approval", serde_json::to_value(&decided.approval).unwrap_or_default())
         .with("ledger_id", decided.ledger_id.as_str());
     answer.warnings = person.warnings;
     if let Some(granted) = args.ahead.give(store, url, &row.plan, &person.name).await? {
@@ -123,12 +140,17 @@ async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: Voice) ->
 }
 
 /// Off a terminal the flags have to say everything a person would be asked.
-fn check_flags(args: &Approve, row: &PlanRow, shown: &str, voice: Voice) -> Result<(), Box<Refused>> {
+fn check_flags(
+    args: &Approve,
+    row: &PlanRow,
+    shown: &str,
+    voice: OutputSettings,
+) -> Result<(), Box<Refused>> {
     if args.yes {
         if voice.format == Format::Text {
             voice.tell(&format!("{shown}\n"));
         }
-        return decide::check_typed(&row.plan.need, args.confirm_text.as_deref(), &row.plan);
+        return decide::check_text_given(&row.plan, args.confirm_text.as_deref());
     }
     let refusal = Refusal::new(Code::ConfirmRequired, "nobody can be asked here: this is no terminal")
         .next(&[NextAction::AskPerson, NextAction::RetryWithYes])

@@ -7,51 +7,49 @@ mod measure;
 use std::path::Path;
 
 use clap::Args;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
-use crate::output::{BOLD, Column, PLAIN, Progress, Table, Voice};
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
+use crate::output::{BOLD, Column, OutputSettings, PLAIN, Progress, Table};
+use crate::runtime::{Threads, runtime};
 
-pub(crate) use echo::{Echo, run as run_echo};
-use measure::{Figures, Way};
+pub(crate) use echo::{EchoArgs, run as run_echo};
+use measure::{BenchRoute, Figures};
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign bench --calls 50 --tools 20
   countersign bench --calls 50 --tools 20 --json";
 
-/// What `bench` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Bench {
-    /// How many calls one after the other; ten times as many are made at once
+pub(crate) struct BenchArgs {
+    /// Calls made one after the other; ten times as many are made concurrently
     #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     calls: u32,
 
-    /// How many calls are under way together
+    /// Concurrent calls
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     in_flight: u32,
 
-    /// How many tools the echo server lists
+    /// Tools the echo server lists
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tools: u32,
 }
 
 /// Measures all ways and puts them side by side.
-pub(crate) fn run(args: &Bench, voice: Voice) -> Outcome {
-    let folder = Scratch::make()?;
-    let program =
-        std::env::current_exe().map_err(|error| broken("this program does not know where it is", &error))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(|error| broken("the runtime can't be started", &error))?;
+pub(crate) fn run(args: &BenchArgs, voice: OutputSettings) -> CommandResult {
+    let folder = ScratchFolder::make()?;
+    let program = std::env::current_exe()
+        .map_err(|error| CommandError::fault("this program does not know where it is", error))?;
+    let runtime = runtime(Threads::Workers(1))?;
     let mut progress = Progress::begin(voice, "ways measured");
     let mut all = Vec::new();
-    for (done, way) in Way::ALL.into_iter().enumerate() {
+    for (done, way) in BenchRoute::ALL.into_iter().enumerate() {
         let work = measure::measure(way, &program, folder.path(), args.calls, args.in_flight, args.tools);
         let figures = runtime.block_on(work).map_err(|why| {
             let refusal =
                 Refusal::new(Code::UpstreamUnavailable, format!("`{}` could not be measured", way.name()));
-            Trouble::from(Refused { inside: Some(why), ..refusal.into() })
+            CommandError::from(Refused { inside: Some(why), ..refusal.into() })
         })?;
         all.push(figures);
         progress.at(u64::try_from(done + 1).unwrap_or_default());
@@ -86,7 +84,7 @@ fn as_value(figures: &Figures, all: &[Figures]) -> Value {
     value
 }
 
-fn table(all: &[Figures], voice: Voice) -> String {
+fn table(all: &[Figures], voice: OutputSettings) -> String {
     let mut table = Table::new(&[
         Column::kept("WAY"),
         Column::kept("P50 µs"),
@@ -120,12 +118,13 @@ fn table(all: &[Figures], voice: Voice) -> String {
 }
 
 /// A folder of its own, gone when the measuring ends.
-struct Scratch(std::path::PathBuf);
+struct ScratchFolder(std::path::PathBuf);
 
-impl Scratch {
-    fn make() -> Result<Self, Trouble> {
+impl ScratchFolder {
+    fn make() -> Result<Self, CommandError> {
         let path = std::env::temp_dir().join(format!("countersign-bench-{}", uuid::Uuid::new_v4()));
-        std::fs::create_dir(&path).map_err(|error| broken("there is no room for the measuring", &error))?;
+        std::fs::create_dir(&path)
+            .map_err(|error| CommandError::fault("no temporary folder can be made", error))?;
         Ok(Self(path))
     }
 
@@ -134,14 +133,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         // What can't be removed is the system's to sweep.
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-fn broken(what: &str, error: &std::io::Error) -> Trouble {
-    let refusal = Refusal::new(Code::StoreUnavailable, what.to_owned());
-    Refused { inside: Some(error.to_string()), ..refusal.into() }.into()
 }

@@ -2,33 +2,32 @@
 //! same ledger. What must be confirmed is asked at the terminal.
 
 mod agree;
-mod line;
-mod said;
+mod call_outcome;
+mod local_client;
 
 use clap::{Args, Subcommand};
-use countersign_core::call::Scopes;
-use countersign_core::config::Surface;
-use countersign_core::ids::{FullName, PrincipalId, SessionId};
-use countersign_core::intent::{Sensitivity, Variant};
-use countersign_core::mode::Mode;
-use countersign_core::record::Source;
-use countersign_core::role::Role;
-use countersign_gateway::line::{ModeLimit, Principal};
+use countersign_config::ToolSurface;
+use countersign_gateway::principal::{ModeLimit, Principal};
+use countersign_policy::call::CallerScopes;
+use countersign_policy::ids::{FullName, PrincipalId, SessionId};
+use countersign_policy::intent::{CallToolVariant, DataSensitivity};
+use countersign_policy::mode::Mode;
+use countersign_policy::record::{HostInfo, Source};
+use countersign_policy::role::Role;
 use serde_json::{Map, Value, json};
 
-use crate::answer::Outcome;
 use crate::cli::Cli;
-use crate::house::Blueprint;
-use crate::output::Voice;
+use crate::command_result::CommandResult;
+use crate::commands::serve;
+use crate::local_gateway::ResolvedConfig;
+use crate::output::OutputSettings;
 
-/// Who calls.
 const WHO: &str = "local-cli";
 /// The session: one for all calls, so that a call made again finds the plan somebody approved meanwhile.
 const SESSION: &str = "cli";
 
-/// What `call` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     #[command(subcommand)]
     variant: CallCommand,
 }
@@ -43,7 +42,7 @@ pub(crate) enum CallCommand {
   countersign call tool-read --tool-name=github:get_issue
   countersign call tool-read --tool-name=notes:list --json_args '{\"n\":5}'"
     )]
-    Read(Wanted),
+    Read(ToolCallArgs),
     /// Call a tool that changes something
     #[command(
         name = "tool-write",
@@ -51,20 +50,19 @@ pub(crate) enum CallCommand {
   countersign call tool-write --tool-name=notes:add --mode execute
   countersign call tool-write --tool-name=notes:add --mode plan --json"
     )]
-    Write(Wanted),
-    /// Call a tool that destroys something
+    Write(ToolCallArgs),
+    /// Call a tool that deletes or overwrites something
     #[command(
         name = "tool-destructive",
         after_help = "Examples:
   countersign call tool-destructive --tool-name=notes:wipe --mode plan
   countersign call tool-destructive --tool-name=notes:wipe --mode execute"
     )]
-    Destructive(Wanted),
+    Destructive(ToolCallArgs),
 }
 
-/// The call.
 #[derive(Args, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ToolCallArgs {
     /// The tool's full name
     #[arg(long, value_name = "UPSTREAM:TOOL")]
     tool_name: FullName,
@@ -73,76 +71,68 @@ pub(crate) struct Wanted {
     #[arg(long = "json_args", alias = "json-args", value_name = "JSON")]
     json_args: Option<String>,
 
-    /// Why, for whoever looks at it later
+    /// The reason, kept in the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
     /// How sensitive the data is: public, internal, private or unknown
     #[arg(long, value_name = "LEVEL")]
-    sensitivity: Option<Sensitivity>,
+    sensitivity: Option<DataSensitivity>,
 
-    /// What may happen: ask, plan or execute; the configured mode if left out
+    /// The mode: ask, plan or execute; the configured one if left out
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
 
-    /// Go on without being asked, where the caller's own word is enough
+    /// Do not ask, where the caller's own confirmation is enough
     #[arg(long)]
     yes: bool,
 }
 
-impl Call {
-    /// The dotted path.
-    pub(crate) fn path(&self) -> &'static str {
-        match self.variant {
-            CallCommand::Read(_) => "call.tool-read",
-            CallCommand::Write(_) => "call.tool-write",
-            CallCommand::Destructive(_) => "call.tool-destructive",
-        }
-    }
-
-    fn parts(&self) -> (Variant, &Wanted) {
+impl CallArgs {
+    fn parts(&self) -> (CallToolVariant, &ToolCallArgs) {
         match &self.variant {
-            CallCommand::Read(wanted) => (Variant::Read, wanted),
-            CallCommand::Write(wanted) => (Variant::Write, wanted),
-            CallCommand::Destructive(wanted) => (Variant::Destructive, wanted),
+            CallCommand::Read(wanted) => (CallToolVariant::Read, wanted),
+            CallCommand::Write(wanted) => (CallToolVariant::Write, wanted),
+            CallCommand::Destructive(wanted) => (CallToolVariant::Destructive, wanted),
         }
     }
 }
 
-/// Calls it.
-pub(crate) fn run(call: &Call, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let (variant, wanted) = call.parts();
-    let blueprint = Blueprint::read(cli)?;
-    blueprint.inhabit(voice, async |house| {
+    let blueprint = ResolvedConfig::read(cli)?.without_roots();
+    blueprint.with_gateway(voice, async |gateway| {
         let principal = Principal {
             id: PrincipalId::new(WHO),
             // Whoever can type a command may be an agent with a shell: people prove themselves where it matters.
             role: Role::Agent,
             credential: None,
-            scopes: Scopes { max_mode: blueprint.config.gateway.max_mode, ..Scopes::all() },
+            scopes: CallerScopes { max_mode: blueprint.config.gateway.max_mode, ..CallerScopes::all() },
             mode_limit: ModeLimit::Gateway,
             session: Some(SessionId::new(SESSION)),
-            surface: Surface::Router,
+            surface: ToolSurface::Router,
             source: Source::Cli,
+            host: HostInfo::new(None, None, serve::working_folder().as_deref()),
         };
-        let mut line = line::Line::open(&house, principal, &blueprint.config, voice).await?;
+        let mut line = local_client::Line::open(&gateway, principal, &blueprint.config, voice).await?;
         let asked = wanted.arguments(variant);
         let reply = line.call(variant, &asked).await?;
-        match said::read(reply, &wanted.tool_name)? {
-            said::Said::Ran(ran) => ran.answer(&wanted.tool_name, voice),
-            said::Said::Shown(data, warnings) => Ok(said::shown(data, warnings)),
-            said::Said::Refused(refused) => Err(refused.into()),
-            said::Said::Asks(plan) => {
-                let about = agree::About { house: &house, url: &blueprint.url, wanted, variant, voice };
+        match call_outcome::read(reply, &wanted.tool_name)? {
+            call_outcome::CallOutcome::Ran(ran) => ran.answer(&wanted.tool_name, voice),
+            call_outcome::CallOutcome::Shown(data, warnings) => Ok(call_outcome::shown(data, warnings)),
+            call_outcome::CallOutcome::Refused(refused) => Err(refused.into()),
+            call_outcome::CallOutcome::Asks(plan) => {
+                let about =
+                    agree::ConfirmContext { gateway: &gateway, url: &blueprint.url, wanted, variant, voice };
                 about.settle(&mut line, asked, *plan).await
             }
         }
     })
 }
 
-impl Wanted {
+impl ToolCallArgs {
     /// The arguments of the call tool. Those of the tool itself go along as the text they came as.
-    fn arguments(&self, variant: Variant) -> Map<String, Value> {
+    fn arguments(&self, variant: CallToolVariant) -> Map<String, Value> {
         let mut intent = Map::from_iter([("operation_type".to_owned(), json!(variant.operation()))]);
         intent.extend(self.sensitivity.map(|level| ("data_sensitivity".to_owned(), json!(level))));
         intent.extend(self.reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));

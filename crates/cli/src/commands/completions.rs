@@ -3,19 +3,17 @@
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use crate::answer::{Answer, Outcome};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandResult};
 use crate::usage::PROGRAM;
 
-/// What `completions` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// The shell to write for
     shell: Shell,
 }
 
-/// Answers the script.
-pub(crate) fn run(args: &Completions) -> Outcome {
+pub(crate) fn run(args: &CompletionsArgs) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), PROGRAM, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();

@@ -1,20 +1,20 @@
-//! `countersign demo`: a minute of what this is for. A gateway, a desk and an order desk in one process, an agent that works in the
-//! terminal, and a person who decides on the page. No account, no network, nothing left behind.
+//! `countersign demo`: a gateway, its page and an order desk in one process, an agent that works in the terminal, and a person who decides
+//! on the page. Needs no account and no network, and leaves nothing behind.
 
 mod agent;
-mod play;
-mod stage;
+mod demo_gateway;
+mod walkthrough;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use countersign_core::refusal::{Code, Refusal};
 
-use self::play::Play;
-use self::stage::Stage;
-use crate::answer::{Answer, Outcome, Refused, Trouble};
+use self::demo_gateway::DemoGateway;
+use self::walkthrough::DemoWalkthrough;
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::commands::serve;
-use crate::output::Voice;
+use crate::output::OutputSettings;
+use crate::runtime::{Threads, runtime};
 use crate::{config_file, environment};
 
 /// Shown under the help.
@@ -27,7 +27,7 @@ address is printed.";
 
 /// What `demo` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Demo {
+pub(crate) struct DemoArgs {
     /// Let the person's part be played, too: for a look without a browser, and for CI
     #[arg(long)]
     hands_off: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Demo {
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Person {
+enum DemoDecider {
     /// Whoever sits here; the desk is opened in their browser or only named.
     Here { opens: bool },
     /// Nobody: the answer is played.
@@ -55,18 +55,17 @@ enum Person {
 }
 
 /// Plays it.
-pub(crate) fn run(args: &Demo, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &DemoArgs, voice: OutputSettings) -> CommandResult {
     let person = if args.hands_off {
-        Person::Played { agrees: !args.reject }
+        DemoDecider::Played { agrees: !args.reject }
     } else {
-        Person::Here { opens: !args.print && voice.is_watched() }
+        DemoDecider::Here { opens: !args.print && voice.is_watched() }
     };
-    let room = Room::make(args.keep.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| broken("the runtime can't be started", &error.to_string()))?;
+    let room = DemoFolder::make(args.keep.as_deref())?;
+    let runtime = runtime(Threads::Workers(2))?;
     let played = runtime.block_on(async {
-        let stage = Stage::set(&room.folder).await?;
-        let play = Play::new(&stage, voice, person, args.keep.as_deref());
+        let stage = DemoGateway::set(&room.folder).await?;
+        let play = DemoWalkthrough::new(&stage, voice, person, args.keep.as_deref());
         let played = tokio::select! {
             played = play.perform() => played,
             () = serve::stopped() => Ok(Answer::text("\nstopped\n")),
@@ -79,26 +78,25 @@ pub(crate) fn run(args: &Demo, voice: Voice) -> Outcome {
     played
 }
 
-fn broken(what: &str, inside: &str) -> Trouble {
-    let refusal = Refusal::new(Code::StoreUnavailable, what.to_owned());
-    Refused { inside: Some(inside.to_owned()), ..refusal.into() }.into()
+fn broken(what: &str, inside: &str) -> CommandError {
+    CommandError::fault(what, inside)
 }
 
 /// The folder of one performance; gone when it ends unless it is to be kept.
-struct Room {
+struct DemoFolder {
     folder: PathBuf,
     kept: bool,
 }
 
-impl Room {
-    fn make(keep: Option<&Path>) -> Result<Self, Trouble> {
+impl DemoFolder {
+    fn make(keep: Option<&Path>) -> Result<Self, CommandError> {
         let folder = match keep {
             Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()),
             None => environment::temporary().join(format!("countersign-demo-{}", uuid::Uuid::new_v4())),
         };
         let cannot = |error: &std::io::Error| {
             let message = format!("can't use `{}`: {}", folder.display(), config_file::why(error));
-            Trouble::usage("invalid_value", message, "countersign demo --keep NEW-FOLDER")
+            CommandError::usage("invalid_value", message, "countersign demo --keep NEW-FOLDER")
         };
         let mut make = std::fs::DirBuilder::new();
         make.recursive(keep.is_some());
@@ -112,13 +110,13 @@ impl Room {
         let empty = std::fs::read_dir(&folder).map_err(|error| cannot(&error))?.next().is_none();
         if !empty {
             let message = format!("`{}` is not empty", folder.display());
-            return Err(Trouble::usage("invalid_value", message, "countersign demo --keep NEW-FOLDER"));
+            return Err(CommandError::usage("invalid_value", message, "countersign demo --keep NEW-FOLDER"));
         }
         Ok(Self { folder, kept: keep.is_some() })
     }
 }
 
-impl Drop for Room {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         if !self.kept {
             // What can't be removed lies in the system's folder for temporary files.

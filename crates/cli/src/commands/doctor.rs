@@ -2,20 +2,19 @@
 //! safe: it takes away rights, never gives any.
 
 mod check;
-mod home;
+mod credential_files;
+mod gateway_checks;
 mod hosts;
-mod house;
 
 use clap::Args;
 use serde_json::Value;
 
 use self::check::{Check, State};
-use crate::answer::{Answer, Failed, Outcome, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult, FailedCall};
 use crate::config_file;
-use crate::output::{BAD, BOLD, DIM, GOOD, Voice, WARN, paint, plural, visible};
+use crate::output::{BAD, BOLD, DIM, GOOD, OutputSettings, WARN, paint, plural, visible};
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign doctor
   countersign doctor --fix
@@ -23,10 +22,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 Exit code 0: nothing is wrong, though something may be worth a look; 1: something is.";
 
-/// What `doctor` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Doctor {
-    /// Mend what can be mended safely: rights of key files
+pub(crate) struct DoctorArgs {
+    /// Fix what can be fixed safely: permissions of key files
     #[arg(long)]
     fix: bool,
 
@@ -35,22 +33,22 @@ pub(crate) struct Doctor {
     no_start: bool,
 }
 
-/// Looks at everything.
-pub(crate) fn run(args: &Doctor, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &DoctorArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let mut checks = Vec::new();
-    hosts::look(args, &mut checks);
-    home::look(args, &mut checks);
+    let config = config_file::find(&cli.config).ok().flatten().and_then(|files| files.parse().ok());
+    hosts::check_hosts(args, config.as_ref(), &mut checks);
+    credential_files::check_credential_files(args, &mut checks);
     match config_file::find(&cli.config) {
-        Ok(Some(_)) => house::look(args, cli, voice, &mut checks),
+        Ok(Some(_)) => gateway_checks::check_gateway(args, cli, voice, &mut checks),
         Ok(None) => checks.push(
             Check::new("configuration", State::Bad, "there is no configuration").fix("countersign init"),
         ),
-        Err(trouble) => checks.push(Check::new("configuration", State::Bad, check::told(&trouble))),
+        Err(trouble) => checks.push(Check::new("configuration", State::Bad, check::one_line(&trouble))),
     }
     answer(&checks)
 }
 
-fn answer(checks: &[Check]) -> Outcome {
+fn answer(checks: &[Check]) -> CommandResult {
     let mut text = String::new();
     let mut area = "";
     for check in checks {
@@ -87,5 +85,5 @@ fn answer(checks: &[Check]) -> Outcome {
         return Ok(answer);
     }
     let message = format!("{} wrong", plural(bad, "thing"));
-    Err(Trouble::Failed(Box::new(Failed { answer, message })))
+    Err(CommandError::Failed(Box::new(FailedCall { answer, message })))
 }

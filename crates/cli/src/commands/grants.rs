@@ -2,44 +2,42 @@
 
 use anstyle::Style;
 use clap::{Args, Subcommand};
-use countersign_core::grant::Allowed;
-use countersign_core::redact::Redactor;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::rules::RuleSet;
-use countersign_desk::views;
-use countersign_store::{GrantRow, Grants as Which, Store, StoreUrl};
+use countersign_policy::grant::Allowed;
+use countersign_policy::redact::Redactor;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::rules::RuleSet;
+use countersign_store::{GrantFilter as Which, GrantRow, Store, StoreUrl};
+use countersign_web::views;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
-use crate::commands::plans::find::Part;
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::plans::find::PartialId;
 use crate::commands::plans::sheet;
-use crate::house::Of;
-use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, paint, visible};
+use crate::local_gateway::StoreArgs;
+use crate::output::{BAD, Column, DIM, GOOD, NAME, OutputSettings, Table, paint, visible};
 use crate::{config_file, person, records};
 
-/// What every `grants` command takes.
 #[derive(Args, Debug)]
-pub(crate) struct Grants {
+pub(crate) struct GrantsArgs {
     #[command(flatten)]
-    of: Of,
+    of: StoreArgs,
 
     #[command(subcommand)]
     command: GrantsCommand,
 }
 
-/// The commands about grants.
 #[derive(Subcommand, Debug)]
 pub(crate) enum GrantsCommand {
     /// List grants that can still be used
     #[command(after_help = "Examples:\n  countersign grants list\n  countersign grants list --all --json")]
     List {
-        /// Those that are used up, expired or revoked, too
+        /// Include grants that are used up, expired or revoked
         #[arg(long)]
         all: bool,
     },
-    /// Take a grant back
+    /// Revoke a grant
     #[command(after_help = "Examples:\n  countersign grants revoke grt_01KA4Z7Q3V9M5T2X8R6W0YGRNT")]
     Revoke {
         /// The grant's id, or at least 6 characters of its beginning or end
@@ -47,18 +45,7 @@ pub(crate) enum GrantsCommand {
     },
 }
 
-impl Grants {
-    /// The dotted path.
-    pub(crate) fn path(&self) -> &'static str {
-        match self.command {
-            GrantsCommand::List { .. } => "grants.list",
-            GrantsCommand::Revoke { .. } => "grants.revoke",
-        }
-    }
-}
-
-/// Runs one of them.
-pub(crate) fn run(grants: &Grants, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(grants: &GrantsArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = grants.of.url(cli)?;
     match &grants.command {
         GrantsCommand::List { all } => {
@@ -77,7 +64,7 @@ fn rules(cli: &Cli) -> RuleSet {
     files.and_then(|files| files.parse().ok()).map(|config| config.rules).unwrap_or_default()
 }
 
-fn list(which: Which, url: &StoreUrl, rules: &RuleSet, voice: Voice) -> Outcome {
+fn list(which: Which, url: &StoreUrl, rules: &RuleSet, voice: OutputSettings) -> CommandResult {
     let (rows, redactor) = records::with(url, async |store| {
         let rows = store.grants(which).await.map_err(|fault| records::trouble(&fault, url))?;
         Ok((rows, Redactor::new(store.salt())))
@@ -95,10 +82,10 @@ fn list(which: Which, url: &StoreUrl, rules: &RuleSet, voice: Voice) -> Outcome 
     ]);
     for row in &rows {
         let grant = &row.grant;
-        let live = views::grant_state(row, now) == "live";
+        let live = views::grant_state(row, now) == views::GrantState::Live;
         table.row(vec![
             (grant.id.to_string(), Style::new()),
-            (views::grant_state(row, now).to_owned(), if live { GOOD } else { DIM }),
+            (views::grant_state(row, now).to_string(), if live { GOOD } else { DIM }),
             (grant.tool.clone(), NAME),
             (grant.principal.to_string(), Style::new()),
             (grant.uses_left.to_string(), Style::new()),
@@ -126,17 +113,17 @@ fn in_words(row: &GrantRow, rules: &RuleSet, redactor: &Redactor) -> String {
     views::grant_arguments(row, rules, redactor).iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     const LIST: &str = "countersign grants list --all";
     let fault = |fault| records::trouble(&fault, url);
     let person = person::prove(store, url, voice).await?;
     let absent = Refusal::new(Code::NotFound, format!("there is no grant `{}` in `{url}`", visible(typed)));
     let all = store.grants(Which::All).await.map_err(fault)?;
-    let meant = Part::of("grt_", typed).one(all, |row| row.grant.id.to_string(), absent, LIST)?;
+    let meant = PartialId::of("grt_", typed).one(all, |row| row.grant.id.to_string(), absent, LIST)?;
     let id = &meant.grant.id;
     let Some(ledger_id) = store.revoke_grant(id, &person.name, Timestamp::now()).await.map_err(fault)? else {
         let refusal = Refusal::new(Code::NotFound, format!("`{id}` was revoked before"));
-        return Err(Trouble::refused(refusal, LIST));
+        return Err(CommandError::refused(refusal, LIST));
     };
     let text = format!("{} {id}: {}\n", paint(BAD, "revoked"), visible(&meant.grant.tool));
     let mut answer = Answer::text(text).with("grant_id", id.as_str()).with("ledger_id", ledger_id.as_str());

@@ -5,22 +5,21 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory as _};
 
-use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::config_file;
 use crate::output::plural;
 use crate::usage::PROGRAM;
 
-/// What `man` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Man {
-    /// The folder to write them into; it is made
+pub(crate) struct ManPageArgs {
+    /// The folder to write them to; created if missing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 /// Prints the first page, or writes all.
-pub(crate) fn run(args: &Man) -> Outcome {
+pub(crate) fn run(args: &ManPageArgs) -> CommandResult {
     let mut tree = Cli::command();
     tree.build();
     let mut pages = Vec::new();
@@ -30,7 +29,7 @@ pub(crate) fn run(args: &Man) -> Outcome {
         return Ok(Answer::text(page.clone()).with("page", page));
     };
     let cannot = |path: &Path, error: &std::io::Error| {
-        Trouble::Output(format!("can't write `{}`: {}", path.display(), config_file::why(error)))
+        CommandError::Output(format!("can't write `{}`: {}", path.display(), config_file::why(error)))
     };
     fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! `countersign memory`: what the project knows, for people: look, decide, write, search, audit, take in, give out, serve.
-//! Reads the flags, asks where something becomes true, prints. What is kept and refused is decided in the rooms below.
+//! `countersign memory`: list, approve, write, search, audit, import, export and serve the project's memory. Reads the flags, asks
+//! before something becomes true, prints. What is stored and refused is decided in `countersign-memory`.
 
 mod audit;
 mod decide;
@@ -10,24 +10,24 @@ mod store;
 mod transfer;
 
 use clap::{Args, Subcommand};
-use countersign_core::memory::RecordKind;
-use countersign_core::record::Source;
-use countersign_core::role::Role;
-use countersign_memory::{Memory as Room, Stop};
+use countersign_memory::{Memory, MemoryError};
+use countersign_policy::memory::RecordKind;
+use countersign_policy::record::Source;
+use countersign_policy::role::Role;
 use countersign_store::Store;
-use countersign_store::memory::Actor;
+use countersign_store::memory::MemoryActor;
 
-use crate::answer::{Outcome, Refused, Trouble};
 use crate::cli::Cli;
-use crate::house::Of;
-use crate::output::Voice;
+use crate::command_result::{CommandError, CommandResult, Refused};
+use crate::local_gateway::StoreArgs;
+use crate::output::OutputSettings;
 use crate::person::Person;
 
 /// What every `memory` command takes.
 #[derive(Args, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryArgs {
     #[command(flatten)]
-    of: Of,
+    of: StoreArgs,
 
     #[command(subcommand)]
     command: MemoryCommand,
@@ -38,56 +38,38 @@ pub(crate) struct Memory {
 pub(crate) enum MemoryCommand {
     /// Propose something, or write it yourself with --direct
     #[command(after_help = store::EXAMPLES)]
-    Store(store::Store),
+    Store(store::MemoryStoreArgs),
     /// List what waits for a person, and what is true
     #[command(after_help = list::EXAMPLES)]
-    List(list::List),
+    List(list::MemoryListArgs),
     /// Show a proposal or a record, whole
     #[command(after_help = list::SHOW_EXAMPLES)]
-    Show(list::Show),
+    Show(list::MemoryShowArgs),
     /// Make proposals true
     #[command(after_help = decide::APPROVE_EXAMPLES)]
-    Approve(decide::Approve),
+    Approve(decide::MemoryApproveArgs),
     /// Say no to proposals
     #[command(after_help = decide::REJECT_EXAMPLES)]
-    Reject(decide::Reject),
+    Reject(decide::MemoryRejectArgs),
     /// Find records and proposals by words
     #[command(after_help = list::SEARCH_EXAMPLES)]
-    Search(list::Search),
+    Search(list::MemorySearchArgs),
     /// Show who made what true
     #[command(after_help = audit::EXAMPLES)]
-    Audit(audit::Audit),
+    Audit(audit::MemoryAuditArgs),
     /// Write all records as Markdown
     #[command(after_help = transfer::EXPORT_EXAMPLES)]
-    Export(transfer::Export),
+    Export(transfer::MemoryExportArgs),
     /// Take in records: Markdown as `export` writes it, or a mind-palace database
     #[command(after_help = transfer::IMPORT_EXAMPLES)]
-    Import(transfer::Import),
+    Import(transfer::MemoryImportArgs),
     /// Serve the memory's tools on stdin and stdout
     #[command(after_help = serve::EXAMPLES)]
-    Serve(serve::Serve),
-}
-
-impl Memory {
-    /// The dotted path.
-    pub(crate) fn path(&self) -> &'static str {
-        match self.command {
-            MemoryCommand::Store(_) => "memory.store",
-            MemoryCommand::List(_) => "memory.list",
-            MemoryCommand::Show(_) => "memory.show",
-            MemoryCommand::Approve(_) => "memory.approve",
-            MemoryCommand::Reject(_) => "memory.reject",
-            MemoryCommand::Search(_) => "memory.search",
-            MemoryCommand::Audit(_) => "memory.audit",
-            MemoryCommand::Import(_) => "memory.import",
-            MemoryCommand::Export(_) => "memory.export",
-            MemoryCommand::Serve(_) => "memory.serve",
-        }
-    }
+    Serve(serve::MemoryServeArgs),
 }
 
 /// Runs one of them.
-pub(crate) fn run(memory: &Memory, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(memory: &MemoryArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = memory.of.url(cli)?;
     match &memory.command {
         MemoryCommand::Store(args) => store::run(args, &url, voice),
@@ -103,14 +85,14 @@ pub(crate) fn run(memory: &Memory, cli: &Cli, voice: Voice) -> Outcome {
     }
 }
 
-/// The memory in a store, for commands that look at no project.
-fn room(store: &Store) -> Room {
-    Room::new(store.clone(), ".")
+/// The memory in a store, for commands that read no project.
+fn open_memory(store: &Store) -> Memory {
+    Memory::new(store.clone(), ".")
 }
 
-/// Somebody at a shell who has proved nothing: they may propose.
-fn someone() -> Actor {
-    Actor {
+/// Somebody at a shell without a proved identity: they may propose.
+fn anonymous_agent() -> MemoryActor {
+    MemoryActor {
         principal: "local-agent".into(),
         role: Role::Agent,
         session: None,
@@ -120,8 +102,8 @@ fn someone() -> Actor {
 }
 
 /// A person who has proved who they are.
-fn actor(person: &Person) -> Actor {
-    Actor {
+fn actor(person: &Person) -> MemoryActor {
+    MemoryActor {
         principal: person.name.clone(),
         role: Role::Human,
         session: None,
@@ -130,9 +112,9 @@ fn actor(person: &Person) -> Actor {
     }
 }
 
-/// A no of the room below, with what to type next.
-fn trouble(Stop(refusal): Stop, next: &str) -> Trouble {
-    if next.is_empty() { Refused::from(*refusal).into() } else { Trouble::refused(*refusal, next) }
+/// A refusal of the memory, with what to type next.
+fn command_error(MemoryError(refusal): MemoryError, next: &str) -> CommandError {
+    if next.is_empty() { Refused::from(*refusal).into() } else { CommandError::refused(*refusal, next) }
 }
 
 /// The kinds of records, for options.

@@ -1,53 +1,50 @@
 //! `countersign open`: the desk in a browser, signed in by a link that works once, for a minute. The link's code never
-//! reaches a server log: it stands behind the `#`.
+//! reaches a server log: it is in the fragment, behind the `#`.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use clap::Args;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_desk::{SIGN_IN_LIFE, secret};
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::{Store, StoreUrl, sign_in_digest};
+use countersign_web::{SIGN_IN_LIFE, secret};
 use jiff::Timestamp;
 
-use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
-use crate::house::{Of, with_store};
-use crate::output::{Format, GOOD, Voice, exact, paint, visible};
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::local_gateway::{StoreArgs, with_store};
+use crate::output::{Format, GOOD, OutputSettings, exact, paint, visible};
 use crate::{browser, person, records};
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign open
   countersign open --print
   countersign open --url http://127.0.0.1:7878 --json";
 
-/// What `open` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenArgs {
     #[command(flatten)]
-    of: Of,
+    of: StoreArgs,
 
     /// Print the link and open nothing
     #[arg(long)]
     print: bool,
 
-    /// Where the desk is; otherwise where the last gateway on this store had it
+    /// The URL of the approval page; otherwise that of the last gateway on this store
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 
-    /// What to open there, such as a plan's page
+    /// The page to open, such as that of a plan
     #[arg(long, value_name = "PATH", default_value = "/")]
     path: String,
 }
 
-/// Makes a link and opens it.
-pub(crate) fn run(args: &Open, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &OpenArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = args.of.url(cli)?;
     with_store(&url, async |store| open(args, &store, &url, voice).await)
 }
 
-async fn open(args: &Open, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+async fn open(args: &OpenArgs, store: &Store, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let fault = |fault| records::trouble(&fault, url);
     let desk = match &args.url {
         Some(desk) => checked(desk)?,
@@ -91,13 +88,13 @@ async fn open(args: &Open, store: &Store, url: &StoreUrl, voice: Voice) -> Outco
     Ok(answer)
 }
 
-fn nowhere(message: &str) -> Trouble {
+fn nowhere(message: &str) -> CommandError {
     let refusal = Refusal::new(Code::NotFound, message);
-    Trouble::refused(refusal, "start a gateway first: countersign serve --http")
+    CommandError::refused(refusal, "start a gateway first: countersign serve --http")
 }
 
 /// Only addresses a browser takes, and nothing behind them.
-fn checked(desk: &str) -> Result<String, Trouble> {
+fn checked(desk: &str) -> Result<String, CommandError> {
     let host = desk.strip_prefix("http://").or_else(|| desk.strip_prefix("https://"));
     let host = host.map(|host| host.trim_end_matches('/'));
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
@@ -107,12 +104,11 @@ fn checked(desk: &str) -> Result<String, Trouble> {
         }
         _ => {
             let message = format!("`{}` is no address of a desk", visible(desk));
-            Err(Trouble::usage("invalid_value", message, "countersign open --url http://127.0.0.1:7878"))
+            Err(CommandError::usage("invalid_value", message, "countersign open --url http://127.0.0.1:7878"))
         }
     }
 }
 
-/// Whether something listens there.
 fn answers(desk: &str) -> bool {
     let (usual, host) = match desk.split_once("://") {
         Some(("https", host)) => (443, host),

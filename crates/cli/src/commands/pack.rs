@@ -1,9 +1,9 @@
-//! `countersign pack`, and the whole program under the name `agentpack`: agent assets from one repository. Reads the flags, asks
-//! where something changes, prints. What is planned, refused and written is decided in the room below.
+//! `countersign pack`, and the program under the name `agentpack`: agent assets from one repository. Reads the flags, asks before a
+//! change, prints. What is planned, refused and written is decided in `countersign-pack`.
 
-mod act;
 mod arguments;
 mod assets;
+mod command_runner;
 mod guide;
 mod mcp;
 mod registry;
@@ -14,29 +14,29 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use countersign_core::refusal::Refusal;
-use countersign_pack::line::TOKEN_LIFE;
-use countersign_pack::place::{Place, machine_id};
-use countersign_pack::reply::{Name, Reply, envelope};
-use countersign_pack::stop::{Stop, UNEXPECTED};
+use countersign_pack::error::{PackError, UNEXPECTED};
+use countersign_pack::place::{PackEnvironment, machine_id};
+use countersign_pack::reply::{CommandName, PackCommandReply, envelope};
+use countersign_pack::server::TOKEN_LIFE;
+use countersign_policy::refusal::Refusal;
 
-pub(crate) use arguments::Pack;
+pub(crate) use arguments::PackArgs;
 
-use crate::answer::{Answer, Refused, Trouble, Usage};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, Refused, Usage};
 use crate::config_file;
 use crate::environment;
 use crate::exit::Exit;
-use crate::output::{self, BAD, Format, Voice, paint};
+use crate::output::{self, BAD, Format, OutputSettings, paint};
 
 /// The name under which the whole program is the pack.
 pub(crate) const ALIAS: &str = "agentpack";
 
 /// What a command gives back: text for people and the same for programs.
-pub(super) type Told = Result<(String, Reply), Stop>;
+pub(super) type PackCommandResult = Result<(String, PackCommandReply), PackError>;
 
 /// Runs one of the pack's commands and prints what it answers.
-pub(crate) fn run(pack: &Pack, cli: &Cli, voice: Voice) -> Exit {
+pub(crate) fn run(pack: &PackArgs, cli: &Cli, voice: OutputSettings) -> Exit {
     let name = pack.name();
     if let Some(refused) = pack.not_with_json(voice) {
         return output::finish(voice, name.command, Err(refused));
@@ -46,15 +46,15 @@ pub(crate) fn run(pack: &Pack, cli: &Cli, voice: Voice) -> Exit {
         Err(trouble) => return output::finish(voice, name.command, Err(trouble)),
     };
     let told = match place(pack.repo.as_deref(), pack.machine.as_deref()) {
-        Ok(place) => act::act(pack, &place, life, voice),
-        Err(usage) => return output::finish(voice, name.command, Err(Trouble::Usage(usage))),
+        Ok(place) => command_runner::act(pack, &place, life, voice),
+        Err(usage) => return output::finish(voice, name.command, Err(CommandError::Usage(usage))),
     };
     finish(name, told, voice)
 }
 
 /// How long tokens live: what the configuration says, for the one command that gives some out. A file that was named must be readable;
 /// one that merely lies around need not be.
-fn token_life(pack: &Pack, cli: &Cli, voice: Voice) -> Result<Duration, Trouble> {
+fn token_life(pack: &PackArgs, cli: &Cli, voice: OutputSettings) -> Result<Duration, CommandError> {
     if !pack.serves() {
         return Ok(TOKEN_LIFE);
     }
@@ -71,7 +71,7 @@ fn token_life(pack: &Pack, cli: &Cli, voice: Voice) -> Result<Duration, Trouble>
     }
 }
 
-fn finish(name: Name, told: Told, voice: Voice) -> Exit {
+fn finish(name: CommandName, told: PackCommandResult, voice: OutputSettings) -> Exit {
     match (voice.format, told) {
         (Format::Json, told) => {
             let exit = exit(&told);
@@ -89,23 +89,23 @@ fn finish(name: Name, told: Told, voice: Voice) -> Exit {
             name.command,
             Ok(Answer { text, data: reply.data, warnings: reply.warnings, ..Answer::default() }),
         ),
-        (Format::Text, Err(Stop::Refused(refusal))) => {
+        (Format::Text, Err(PackError::Refused(refusal))) => {
             let next = next_line(&refusal);
             let refused = Refused { next, reasons: show::facts(&refusal), ..Refused::from(*refusal) };
             output::finish(voice, name.command, Err(refused.into()))
         }
-        (Format::Text, Err(Stop::Broken(broken))) => {
+        (Format::Text, Err(PackError::Broken(broken))) => {
             voice.tell(&format!("{} {broken}\n", paint(BAD, format_args!("fault {UNEXPECTED}:"))));
             Exit::Fault
         }
     }
 }
 
-fn exit(told: &Told) -> Exit {
+fn exit(told: &PackCommandResult) -> Exit {
     match told {
         Ok(_) => Exit::Ok,
-        Err(Stop::Refused(refusal)) => crate::exit::of(refusal),
-        Err(Stop::Broken(_)) => Exit::Fault,
+        Err(PackError::Refused(refusal)) => crate::exit::exit_for(refusal),
+        Err(PackError::Broken(_)) => Exit::Fault,
     }
 }
 
@@ -134,7 +134,7 @@ fn next_line(refusal: &Refusal) -> Option<String> {
 }
 
 /// Where everything is, from what was said and the environment.
-pub(crate) fn place(repo: Option<&Path>, machine: Option<&str>) -> Result<Place, Usage> {
+pub(crate) fn place(repo: Option<&Path>, machine: Option<&str>) -> Result<PackEnvironment, Usage> {
     let missing = |what: &str, next: &str| Usage {
         message: format!("{what} is not known"),
         reason_code: "environment_missing",
@@ -154,7 +154,7 @@ pub(crate) fn place(repo: Option<&Path>, machine: Option<&str>) -> Result<Place,
         .map(str::to_owned)
         .or_else(|| environment::variable("AGENTPACK_MACHINE_ID"))
         .unwrap_or_else(host_name);
-    Ok(Place {
+    Ok(PackEnvironment {
         machine: machine_id(&machine),
         codex_home: environment::path("CODEX_HOME").map(|path| cwd.join(path)),
         path: std::env::var_os("PATH"),
@@ -202,7 +202,7 @@ pub(crate) fn by_alias(text: &str) -> String {
 }
 
 /// Asks a person at a terminal; only `y` and `yes` are a yes.
-fn asks(question: &str) -> bool {
+fn prompt_yes_no(question: &str) -> bool {
     let mut stderr = std::io::stderr().lock();
     let asked = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
     let mut line = String::new();

@@ -10,52 +10,37 @@ mod watch;
 
 use clap::{Args, Subcommand};
 
-use crate::answer::Outcome;
 use crate::cli::Cli;
-use crate::house::Of;
-use crate::output::Voice;
+use crate::command_result::CommandResult;
+use crate::local_gateway::StoreArgs;
+use crate::output::OutputSettings;
 
-/// What every `plans` command takes.
 #[derive(Args, Debug)]
-pub(crate) struct Plans {
+pub(crate) struct PlansArgs {
     #[command(flatten)]
-    of: Of,
+    of: StoreArgs,
 
     #[command(subcommand)]
     command: PlansCommand,
 }
 
-/// The commands about plans.
 #[derive(Subcommand, Debug)]
 pub(crate) enum PlansCommand {
-    /// List the plans that wait for a person
+    /// List plans that wait for approval
     #[command(after_help = list::EXAMPLES)]
-    List(list::List),
-    /// Show one plan whole
+    List(list::PlansListArgs),
+    /// Show one plan in full
     #[command(after_help = show::EXAMPLES)]
-    Show(show::Show),
-    /// Follow plans as they come
+    Show(show::PlansShowArgs),
+    /// Follow new plans
     #[command(after_help = watch::EXAMPLES)]
-    Watch(watch::Watch),
-    /// Let a principal's writes go on after too many rejections
+    Watch(watch::PlansWatchArgs),
+    /// Resume a principal that was paused after too many rejections
     #[command(after_help = resume::EXAMPLES)]
-    Resume(resume::Resume),
+    Resume(resume::PlansResumeArgs),
 }
 
-impl Plans {
-    /// The dotted path.
-    pub(crate) fn path(&self) -> &'static str {
-        match self.command {
-            PlansCommand::List(_) => "plans.list",
-            PlansCommand::Show(_) => "plans.show",
-            PlansCommand::Watch(_) => "plans.watch",
-            PlansCommand::Resume(_) => "plans.resume",
-        }
-    }
-}
-
-/// Runs one of them.
-pub(crate) fn run(plans: &Plans, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(plans: &PlansArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = plans.of.url(cli)?;
     match &plans.command {
         PlansCommand::List(args) => list::run(args, &url, voice),

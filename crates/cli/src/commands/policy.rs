@@ -7,45 +7,31 @@ pub(crate) mod test;
 
 use clap::Subcommand;
 
-use crate::answer::Outcome;
 use crate::cli::Cli;
-use crate::output::Voice;
+use crate::command_result::CommandResult;
+use crate::output::OutputSettings;
 
-/// The commands about a configuration.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Policy {
-    /// Say everything that is wrong with a configuration, and what to write instead
+pub(crate) enum PolicyCommand {
+    /// Report every mistake in a configuration, and what to write instead
     #[command(after_help = check::EXAMPLES)]
     Check,
-    /// Say what would happen to one call, and which rule decided each part of it
+    /// Show what would happen to one call, and which rule decided each part of it
     #[command(after_help = explain::EXAMPLES)]
-    Explain(explain::Explain),
-    /// Replay the ledger through new rules, and say every decision that would change
+    Explain(explain::PolicyExplainArgs),
+    /// Replay the audit log through new rules, and list every decision that would change
     #[command(after_help = simulate::EXAMPLES)]
-    Simulate(simulate::Simulate),
+    Simulate(simulate::PolicySimulateArgs),
     /// Run the `[[tests]]` of a configuration
     #[command(after_help = test::EXAMPLES)]
-    Test(test::Test),
+    Test(test::PolicyTestArgs),
 }
 
-impl Policy {
-    /// The dotted path.
-    pub(crate) fn path(&self) -> &'static str {
-        match self {
-            Policy::Check => "policy.check",
-            Policy::Explain(_) => "policy.explain",
-            Policy::Simulate(_) => "policy.simulate",
-            Policy::Test(_) => "policy.test",
-        }
-    }
-}
-
-/// Runs one of them.
-pub(crate) fn run(policy: &Policy, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(policy: &PolicyCommand, cli: &Cli, voice: OutputSettings) -> CommandResult {
     match policy {
-        Policy::Check => check::run(cli),
-        Policy::Explain(args) => explain::run(args, cli),
-        Policy::Simulate(args) => simulate::run(args, cli, voice),
-        Policy::Test(args) => test::run(args, cli),
+        PolicyCommand::Check => check::run(cli),
+        PolicyCommand::Explain(args) => explain::run(args, cli),
+        PolicyCommand::Simulate(args) => simulate::run(args, cli, voice),
+        PolicyCommand::Test(args) => test::run(args, cli),
     }
 }

@@ -3,39 +3,40 @@
 mod checkpoints;
 mod listen;
 mod reload;
+mod retention;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
-use countersign_core::call::{Scopes, Vouching};
-use countersign_core::config::{AgentAuth, Config, Reads, Surface};
-use countersign_core::digest::Digest;
-use countersign_core::ids::{PrincipalId, SessionId, WriterId};
-use countersign_core::mode::Mode;
-use countersign_core::record::Source;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
-use countersign_gateway::assemble::{Surroundings, assemble, frame_limits};
+use clap::Args;
+use countersign_config::{AgentAuth, Config, ReadDurability, ToolSurface};
+use countersign_gateway::assemble::{GatewayEnvironment, assemble, frame_limits};
 use countersign_gateway::http;
-use countersign_gateway::line::{ModeLimit, Principal};
-use countersign_gateway::service::Face;
+use countersign_gateway::principal::{ModeLimit, Principal};
+use countersign_gateway::service::GatewayService;
+use countersign_mcp::server::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions};
+use countersign_policy::call::{CallerScopes, HostVouching};
+use countersign_policy::digest::Digest;
+use countersign_policy::ids::{PrincipalId, SessionId, WriterId};
+use countersign_policy::mode::Mode;
+use countersign_policy::record::{HostInfo, Source};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::role::Role;
 use countersign_store::{ConnectOptions, ReadRows, Store, StoreUrl};
-use countersign_wire::serve::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions};
+use countersign_telemetry::Telemetry;
 
 use self::listen::Listeners;
-use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::config_file::{self, ConfigFiles};
-use crate::natives::Own;
-use crate::output::plural;
-use crate::telemetry::Telemetry;
-use crate::{environment, records};
+use crate::natives::BundledUpstreams;
+use crate::output::{plural, visible};
+use crate::runtime::{Threads, runtime};
+use crate::{environment, log, person, records};
 
-/// What `serve` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     /// Serve this process's stdin and stdout; the default
     #[arg(long, conflicts_with = "http")]
     stdio: bool,
@@ -45,7 +46,7 @@ pub(crate) struct Serve {
     #[expect(clippy::option_option, reason = "absent, given without an address, given with one")]
     http: Option<Option<SocketAddr>>,
 
-    /// Who is on a stdio line: agent or human
+    /// The role of the stdio connection: agent or human
     #[arg(long, default_value = "agent", value_name = "ROLE")]
     role: String,
 
@@ -53,33 +54,36 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
 
-    /// What hosts see: router or direct
+    /// The tool surface hosts see: router or direct
     #[arg(long, value_name = "SURFACE")]
-    surface: Option<Surface>,
-
-    /// How much is logged
-    #[arg(long, value_enum, default_value_t = Level::Warn, value_name = "LEVEL")]
-    log: Level,
+    surface: Option<ToolSurface>,
 
     /// Write the log to this file instead of stderr
     #[arg(long, value_name = "PATH")]
     log_file: Option<std::path::PathBuf>,
 
-    /// Write the log as JSON lines
+    /// The same as `--log-format json`
     #[arg(long)]
     log_json: bool,
 
-    /// Take up the session of this name again, with its mode and open plans
+    /// Resume the session of this name, with its mode and open plans
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
 
-    /// This gateway's own chain in a ledger that several gateways share
-    #[arg(long, value_name = "NAME", value_parser = replica_name)]
+    /// The host that starts this process: its pauses, grants, limits and rows are its own
+    ///
+    /// `init` writes it into each host's entry. Together with the folder and the user it names the principal, such as
+    /// `claude-code@ada:/home/ada/shop`. Without it the principal is `local-agent`, which all such hosts share.
+    #[arg(long, value_name = "NAME", value_parser = plain_name, conflicts_with = "http")]
+    host: Option<String>,
+
+    /// The name of this gateway's chain in an audit log that several gateways share
+    #[arg(long, value_name = "NAME", value_parser = plain_name)]
     replica: Option<String>,
 }
 
 /// A name that can be told from others on every page it is shown.
-fn replica_name(name: &str) -> Result<String, String> {
+fn plain_name(name: &str) -> Result<String, String> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     if (1..=64).contains(&name.len()) && name.chars().all(plain) {
         Ok(name.to_owned())
@@ -88,72 +92,64 @@ fn replica_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    /// What is broken
-    Error,
-    /// And what is odd
-    Warn,
-    /// And what happens
-    Info,
-    /// And how
-    Debug,
+/// Who is on a stdio connection. The host's name is what it was started with, never what its client claims: a claim must not
+/// open another host's grants.
+fn local_principal(role: Role, host: Option<&str>) -> PrincipalId {
+    let folder = working_folder().unwrap_or_default();
+    match (role, host) {
+        (Role::Agent, Some(host)) => host_principal(host, &person::our_name(), &folder),
+        // A person is one, wherever they are.
+        (Role::Agent, None) | (Role::Human, _) => PrincipalId::new(format!("local-{role}")),
+    }
 }
 
-/// Logs go to stderr or a file, never to stdout, which is the protocol's.
-fn start_log(args: &Serve) -> Result<(), Trouble> {
-    let level = match args.log {
-        Level::Error => tracing::Level::ERROR,
-        Level::Warn => tracing::Level::WARN,
-        Level::Info => tracing::Level::INFO,
-        Level::Debug => tracing::Level::DEBUG,
-    };
-    let base = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_target(false);
-    let set = match (&args.log_file, args.log_json) {
-        (None, false) => base.with_writer(std::io::stderr).try_init(),
-        (None, true) => base.json().with_writer(std::io::stderr).try_init(),
-        (Some(path), json) => {
-            let open = std::fs::OpenOptions::new().create(true).append(true).open(path);
-            let file = open.map_err(|error| {
-                let message = format!("can't write `{}`: {}", path.display(), config_file::why(&error));
-                Trouble::usage("invalid_value", message, "countersign serve --log-file PATH")
-            })?;
-            let file = std::sync::Mutex::new(file);
-            if json { base.json().with_writer(file).try_init() } else { base.with_writer(file).try_init() }
-        }
-    };
-    // A second subscriber can't be set: the first one goes on.
-    let _ = set;
-    Ok(())
+/// The folder this process works in, as text.
+pub(crate) fn working_folder() -> Option<String> {
+    std::env::current_dir().map(|folder| folder.display().to_string()).ok()
 }
 
-/// Serves until the line closes or the process is told to stop.
-pub(crate) fn run(args: &Serve, cli: &Cli) -> Outcome {
+/// The longest folder a principal's name shows, in bytes.
+const LONGEST_FOLDER: usize = 160;
+
+/// `host@user:folder`. The colon keeps it apart from every credential's name, which has none.
+fn host_principal(host: &str, user: &str, folder: &str) -> PrincipalId {
+    let folder = match folder.len() {
+        0..=LONGEST_FOLDER => visible(folder).into_owned(),
+        _ => Digest::plain(folder.as_bytes()).hex(),
+    };
+    PrincipalId::new(format!("{host}@{}:{folder}", visible(user)))
+}
+
+/// Serves until the connection closes or the process is asked to stop.
+pub(crate) fn run(args: &ServeArgs, cli: &Cli) -> CommandResult {
     let role: Role = args.role.parse().map_err(|_| {
         let message = format!("invalid role `{}`: must be agent or human", args.role);
-        Trouble::usage("invalid_value", message, "countersign serve --role agent")
+        CommandError::usage("invalid_value", message, "countersign serve --role agent")
     })?;
-    start_log(args)?;
-    let served = Served::read(args, cli, role)?;
+    let telemetry = log::start_serving(cli, args.log_file.as_deref(), args.log_json)?;
+    let served = ServeSetup::read(args, cli, role)?;
     // One line is quickest on one thread; many lines want two.
     let runtime = match served.http {
-        None => tokio::runtime::Builder::new_current_thread().enable_all().build(),
-        Some(_) => tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+        None => runtime(Threads::Current)?,
+        Some(_) => runtime(Threads::Workers(2))?,
     };
-    let runtime = runtime.map_err(|error| broken("the runtime can't be started", &error))?;
     banner(match role {
         Role::Agent => "MCP server starting in AGENT mode (restricted)",
         Role::Human => "MCP server starting in HUMAN mode (full access)",
     });
-    runtime.block_on(served.serve())
+    let (transport, version) =
+        (if served.http.is_some() { "http" } else { "stdio" }, env!("CARGO_PKG_VERSION"));
+    tracing::info!(version, transport, role = role.as_str(), "gateway starting");
+    let ended = runtime.block_on(served.serve(telemetry));
+    tracing::info!(ok = ended.is_ok(), "gateway stopped");
+    ended
 }
 
 /// Everything `serve` needs, read before anything starts.
-struct Served {
+struct ServeSetup {
     config: Config,
     store: StoreUrl,
-    around: Surroundings,
+    around: GatewayEnvironment,
     local: Principal,
     session: SessionId,
     http: Option<SocketAddr>,
@@ -162,8 +158,8 @@ struct Served {
     replica: Option<String>,
 }
 
-impl Served {
-    fn read(args: &Serve, cli: &Cli, role: Role) -> Result<Self, Trouble> {
+impl ServeSetup {
+    fn read(args: &ServeArgs, cli: &Cli, role: Role) -> Result<Self, CommandError> {
         let files = match config_file::find(&cli.config)? {
             Some(files) => files,
             None => {
@@ -184,28 +180,31 @@ impl Served {
             None => SessionId::new(format!("stdio:{}", uuid::Uuid::new_v4())),
         };
         let local = Principal {
-            id: PrincipalId::new(format!("local-{role}")),
+            id: local_principal(role, args.host.as_deref()),
             role,
             credential: None,
             // The host started this process: what its user interface answers is the host's word.
-            scopes: Scopes {
+            scopes: CallerScopes {
                 max_mode: config.gateway.max_mode,
-                vouching: Vouching::Allowed,
-                ..Scopes::all()
+                vouching: HostVouching::Allowed,
+                ..CallerScopes::all()
             },
             mode_limit: ModeLimit::Gateway,
             session: Some(name.clone()),
             surface: args.surface.unwrap_or(config.gateway.surface),
             source: Source::Mcp,
+            host: HostInfo::new(args.host.as_deref(), None, working_folder().as_deref()),
         };
         Ok(Self {
             store: records::locate(None, cli)?,
-            around: Surroundings {
+            around: GatewayEnvironment {
                 ambient: environment::all(),
                 folder: absolute(&files.folder),
                 desk_url: None,
-                natives: Some(Arc::new(Own)),
-                keys: crate::house::keys(),
+                expects_roots: false,
+                natives: Some(Arc::new(BundledUpstreams)),
+                keys: crate::local_gateway::keys(),
+                ignores_grants: false,
             },
             http: args.http.map(|address| address.unwrap_or(config.gateway.listen)),
             local,
@@ -217,12 +216,20 @@ impl Served {
         })
     }
 
-    async fn serve(self) -> Outcome {
+    /// The port of the page beside a stdio connection, by the configuration's path.
+    fn usual_port(&self) -> u16 {
+        let name = self.files.sources.first().map(|source| source.name.clone()).unwrap_or_default();
+        let path = std::path::Path::new(&name);
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| self.around.folder.join(path));
+        listen::usual_port(&path)
+    }
+
+    async fn serve(self, mut telemetry: Telemetry) -> CommandResult {
         let url = self.store.clone();
         let options = ConnectOptions {
             reads: match self.config.ledger.reads {
-                Reads::Soon => ReadRows::Soon,
-                Reads::Sync => ReadRows::Sync,
+                ReadDurability::Soon => ReadRows::Soon,
+                ReadDurability::Sync => ReadRows::Sync,
             },
             ..records::options(&self.store)
         };
@@ -241,18 +248,26 @@ impl Served {
             banner(&format!("under way when the last gateway died, outcome unknown: {plans}"));
         }
         let openness = self.config.gateway.agent_auth;
-        let mut listeners = Listeners::take(self.http, &self.config, &self.around.folder).await?;
-        let around = Surroundings { desk_url: listeners.desk_url.clone(), ..self.around };
+        let mut listeners =
+            Listeners::take(self.http, &self.config, &self.around.folder, self.usual_port()).await?;
+        let around = GatewayEnvironment {
+            desk_url: listeners.desk_url.clone(),
+            expects_roots: listeners.hosts.is_some(),
+            ..self.around
+        };
         let built = assemble(&self.config, store.clone(), around);
-        let (house, keeper, assembly) = built.map_err(|cannot| {
+        let (gateway, refresher, assembly) = built.map_err(|cannot| {
             let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
-            Trouble::refused(refusal, "countersign policy check")
+            CommandError::refused(refusal, "countersign policy check")
         })?;
-        let telemetry = Telemetry::watch(&house);
-        countersign_gateway::replicas::join(&house);
-        tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&house), keeper, assembly));
-        let mut opened = listeners.open_desk(&house, &store).await;
-        let face = Face::new(Arc::clone(&house), self.local, openness);
+        telemetry.observe(&gateway);
+        countersign_gateway::replicas::join(&gateway);
+        tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&gateway), refresher, assembly));
+        if let Some(keep) = self.config.ledger.keep {
+            tokio::spawn(retention::keep(store.clone(), url.clone(), keep));
+        }
+        let mut opened = listeners.open_desk(&gateway, &store).await;
+        let face = GatewayService::new(Arc::clone(&gateway), self.local, openness);
         let mut serve = ServeOptions::new(seal_key(&store));
         serve.limits = frame_limits(&self.config);
         let ended = match listeners.hosts {
@@ -273,7 +288,7 @@ impl Served {
                     requests_per_principal: listen::count(self.config.limits.connections / 2).max(1),
                     ..usual
                 };
-                let (mut router, front) = http::routes(Arc::clone(&house), face, options);
+                let (mut router, front) = http::routes(Arc::clone(&gateway), face, options);
                 banner(&format!("listening on {}/mcp", listening.url(&self.config.gateway.hosts)?));
                 banner(match openness {
                     AgentAuth::Required => {
@@ -298,7 +313,7 @@ impl Served {
                     if let Some(stop) = at_the_end {
                         stop();
                     }
-                    listeners.hush();
+                    listeners.close_event_streams();
                     let _ = told.send(());
                 };
                 let served = tokio::select! {
@@ -312,16 +327,16 @@ impl Served {
         if let Some(desk) = opened {
             desk.ended().await;
         }
-        for upstream in house.upstreams.load().values() {
+        for upstream in gateway.upstreams.load().values() {
             upstream.close().await;
         }
-        if let Some(runs) = house.runs() {
+        if let Some(runs) = gateway.runs() {
             runs.close().await;
         }
         let flushed = store.flush().await;
         telemetry.close().await;
         flushed.map_err(|fault| records::trouble(&fault, &url))?;
-        ended.map_err(|error| broken("serving ended", &error))?;
+        ended.map_err(|error| CommandError::fault("serving ended", error))?;
         Ok(Answer::default())
     }
 }
@@ -355,7 +370,7 @@ pub(crate) fn banner(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Returns when the process is told to stop.
+/// Returns when the process is asked to stop.
 pub(crate) async fn stopped() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
@@ -372,7 +387,20 @@ pub(crate) async fn stopped() {
     let _ = interrupt.await;
 }
 
-fn broken(what: &str, error: &std::io::Error) -> Trouble {
-    let refusal = Refusal::new(Code::StoreUnavailable, what.to_owned());
-    Refused { inside: Some(error.to_string()), ..refusal.into() }.into()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_principal_is_the_host_the_user_and_the_folder() {
+        let name = |host, user, folder: &str| host_principal(host, user, folder).to_string();
+        assert_eq!(name("codex", "ada", "/home/ada/shop"), "codex@ada:/home/ada/shop");
+        assert_ne!(name("codex", "ada", "/a"), name("codex", "ada", "/b"));
+        // What can't be seen is shown, and no folder makes a name without an end.
+        assert!(!name("codex", "a\u{202e}", "/a\u{1b}[2J").chars().any(char::is_control));
+        let (one, other) = (name("codex", "ada", &"x".repeat(9000)), name("codex", "ada", &"x".repeat(9001)));
+        assert!(one.len() < 100 && one != other, "{one}");
+        assert_eq!(local_principal(Role::Human, Some("codex")).as_str(), "local-human");
+        assert_eq!(local_principal(Role::Agent, None).as_str(), "local-agent");
+    }
 }

@@ -5,50 +5,52 @@ use std::time::Duration;
 
 use anstyle::Style;
 use clap::{Args, Subcommand};
-use countersign_core::duration;
-use countersign_core::effect::Effect;
-use countersign_core::ids::Secret;
-use countersign_core::mode::Mode;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
-use countersign_desk::views;
+use countersign_config::Gateway;
+use countersign_policy::duration;
+use countersign_policy::effect::Effect;
+use countersign_policy::ids::Secret;
+use countersign_policy::mode::Mode;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::role::Role;
 use countersign_store::{Credential, Store, StoreUrl, secret_digest};
+use countersign_web::views;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
-use crate::commands::plans::find::Part;
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::plans::find::PartialId;
 use crate::commands::plans::sheet;
 use crate::config_file::{self, ConfigFiles};
-use crate::house::{Of, with_store};
-use crate::output::{BAD, Column, DIM, Format, GOOD, NAME, Table, Voice, exact, paint, shown, visible};
+use crate::local_gateway::{StoreArgs, with_store};
+use crate::output::{
+    BAD, Column, DIM, Format, GOOD, NAME, OutputSettings, Table, exact, paint, shown, visible,
+};
 use crate::{person, records};
 
-/// What every `token` command takes.
 #[derive(Args, Debug)]
-pub(crate) struct Token {
+pub(crate) struct TokenArgs {
     #[command(flatten)]
-    of: Of,
+    of: StoreArgs,
 
     #[command(subcommand)]
     command: TokenCommand,
 }
 
-/// The commands about credentials.
 #[derive(Subcommand, Debug)]
 pub(crate) enum TokenCommand {
-    /// Make a credential and print it, once
+    /// Create a credential and print its secret once
     #[command(after_help = "Examples:
   countersign token create --role agent --name claude-code --may-vouch
   countersign token create --role agent --name ci --expires 30d
   countersign token create --role agent --effects read --max-mode plan
+  countersign token create --role agent --name langchain --any-session
   countersign token create --role human --name ada")]
     Create(Create),
     /// List credentials, without their secrets
     #[command(after_help = "Examples:\n  countersign token list\n  countersign token list --json")]
     List,
-    /// End a credential
+    /// Revoke a credential
     #[command(after_help = "Examples:\n  countersign token revoke crd_01KA4Z7Q3V9M5T2X8R6W0YCRED")]
     Revoke {
         /// The credential's id, or at least 6 characters of its beginning or end
@@ -56,14 +58,13 @@ pub(crate) enum TokenCommand {
     },
 }
 
-/// What `token create` takes.
 #[derive(Args, Debug)]
 pub(crate) struct Create {
-    /// As what it opens a line: agent or human
+    /// The role of its connections: agent or human
     #[arg(long, value_name = "ROLE")]
     role: Role,
 
-    /// Whose it is: the principal of its lines
+    /// The principal of its connections
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -86,29 +87,25 @@ pub(crate) struct Create {
     #[arg(long)]
     may_vouch: bool,
 
-    /// Until when, such as 12h or 30d; else until it is revoked
+    /// All its connections are one session: a confirm token, a plan and a mode of one fit every other
+    ///
+    /// For clients that open a session for each call, such as LangChain's adapters. Each token still runs its plan once, and
+    /// fits no other credential.
+    #[arg(long)]
+    any_session: bool,
+
+    /// How long it is valid, such as 12h or 30d; otherwise until it is revoked
     #[arg(long, value_name = "SPAN", value_parser = duration::parse)]
     expires: Option<Duration>,
 }
 
-impl Token {
-    /// The dotted path.
-    pub(crate) fn path(&self) -> &'static str {
-        match self.command {
-            TokenCommand::Create(_) => "token.create",
-            TokenCommand::List => "token.list",
-            TokenCommand::Revoke { .. } => "token.revoke",
-        }
-    }
-}
-
-/// Runs one of them.
-pub(crate) fn run(token: &Token, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(token: &TokenArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = token.of.url(cli)?;
     match &token.command {
         // Credentials may be made before the first gateway runs.
         TokenCommand::Create(args) => with_store(&url, async |store| {
-            let mcp = mcp_url(cli)?;
+            let files = config_file::find(&cli.config)?.unwrap_or_else(ConfigFiles::none);
+            let mcp = mcp_url(&files.parse()?.gateway);
             create(args, &store, &url, &mcp, voice).await
         }),
         TokenCommand::List => list(&url, voice),
@@ -118,7 +115,13 @@ pub(crate) fn run(token: &Token, cli: &Cli, voice: Voice) -> Outcome {
     }
 }
 
-async fn create(args: &Create, store: &Store, url: &StoreUrl, mcp: &str, voice: Voice) -> Outcome {
+async fn create(
+    args: &Create,
+    store: &Store,
+    url: &StoreUrl,
+    mcp: &str,
+    voice: OutputSettings,
+) -> CommandResult {
     let fault = |fault| records::trouble(&fault, url);
     let person = person::prove(store, url, voice).await?;
     let now = Timestamp::now();
@@ -164,16 +167,14 @@ async fn create(args: &Create, store: &Store, url: &StoreUrl, mcp: &str, voice: 
 const VARIABLE: &str = "COUNTERSIGN_TOKEN";
 const VARIABLE_VALUE: &str = "$COUNTERSIGN_TOKEN";
 
-/// Where hosts reach the gateway of this configuration by URL.
-fn mcp_url(cli: &Cli) -> Result<String, Trouble> {
-    let files = config_file::find(&cli.config)?.unwrap_or_else(ConfigFiles::none);
-    let gateway = files.parse()?.gateway;
+/// Where hosts reach the gateway of a configuration by URL.
+pub(crate) fn mcp_url(gateway: &Gateway) -> String {
     let scheme = if gateway.tls.is_some() { "https" } else { "http" };
     let authority = match gateway.hosts.first() {
         Some(name) => format!("{name}:{}", gateway.listen.port()),
         None => gateway.listen.to_string(),
     };
-    Ok(format!("{scheme}://{authority}/mcp"))
+    format!("{scheme}://{authority}/mcp")
 }
 
 /// What a host has to be given, as it is pasted: header, variable, and the commands of hosts that have one.
@@ -196,7 +197,7 @@ fn connect_data(mcp: &str, secret: &Secret) -> Value {
 
 fn connect_lines(mcp: &str, secret: &str) -> String {
     let lines = connect_with(mcp, secret).map(|(name, line)| {
-        // `export NAME=$NAME` says nothing: whoever captured the secret names the variable.
+        // `export NAME=$NAME` says nothing: the person who captured the secret names the variable.
         let line = match (name, secret) {
             ("environment", VARIABLE_VALUE) => format!("{VARIABLE}=$(countersign token create ...)"),
             _ => line,
@@ -207,7 +208,7 @@ fn connect_lines(mcp: &str, secret: &str) -> String {
 }
 
 /// Names tell people and agents apart in the ledger: one name is not both.
-fn check_name(made: &Credential, all: &[Credential]) -> Result<(), Trouble> {
+pub(crate) fn check_name(made: &Credential, all: &[Credential]) -> Result<(), CommandError> {
     let plain = |c: char| c.is_alphanumeric() || "._-@+".contains(c);
     let other = all.iter().find(|one| one.name == made.name && one.role != made.role);
     let why = if made.name.is_empty() || made.name.len() > 64 || !made.name.chars().all(plain) {
@@ -220,7 +221,7 @@ fn check_name(made: &Credential, all: &[Credential]) -> Result<(), Trouble> {
         return Ok(());
     };
     let message = format!("`{}` can't be the name: {why}", visible(&made.name));
-    Err(Trouble::usage(
+    Err(CommandError::usage(
         "invalid_value",
         message,
         format!("countersign token create --role {} --name NAME", made.role),
@@ -242,10 +243,13 @@ fn scopes(args: &Create) -> Value {
     if args.may_vouch {
         scopes.insert("may_vouch".into(), json!(true));
     }
+    if args.any_session {
+        scopes.insert("any_session".into(), json!(true));
+    }
     Value::Object(scopes)
 }
 
-fn list(url: &StoreUrl, voice: Voice) -> Outcome {
+fn list(url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let all = records::with(url, async |store| {
         store.credentials().await.map_err(|fault| records::trouble(&fault, url))
     })?;
@@ -266,7 +270,7 @@ fn list(url: &StoreUrl, voice: Voice) -> Outcome {
             (one.id.to_string(), Style::new()),
             (one.role.to_string(), Style::new()),
             (one.name.clone(), NAME),
-            (views::credential_state(one, now).to_owned(), style),
+            (views::credential_state(one, now).to_string(), style),
             (limits(&one.scopes), DIM),
             (shown(one.created, &zone), DIM),
             (one.expires.map(|until| shown(until, &zone)).unwrap_or_default(), DIM),
@@ -291,18 +295,18 @@ fn limits(scopes: &Value) -> String {
     members.iter().map(|(name, value)| format!("{name}={}", words(value))).collect::<Vec<_>>().join(" ")
 }
 
-async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+async fn revoke(typed: &str, store: &Store, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     const LIST: &str = "countersign token list";
     let fault = |fault| records::trouble(&fault, url);
     let person = person::prove(store, url, voice).await?;
     let message = format!("there is no credential `{}` in `{url}`", visible(typed));
     let all = store.credentials().await.map_err(fault)?;
     let absent = Refusal::new(Code::NotFound, message);
-    let meant = Part::of("crd_", typed).one(all, |one| one.id.to_string(), absent, LIST)?;
+    let meant = PartialId::of("crd_", typed).one(all, |one| one.id.to_string(), absent, LIST)?;
     let now = Timestamp::now();
     let Some(ledger_id) = store.revoke_credential(&meant.id, &person.name, now).await.map_err(fault)? else {
         let message = format!("`{}` of `{}` was revoked before", meant.id, visible(&meant.name));
-        return Err(Trouble::refused(Refusal::new(Code::NotFound, message), LIST));
+        return Err(CommandError::refused(Refusal::new(Code::NotFound, message), LIST));
     };
     let text = format!("{} {} of {}\n", paint(BAD, "revoked"), meant.id, visible(&meant.name));
     let mut answer = Answer::text(text)

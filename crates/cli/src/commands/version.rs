@@ -2,16 +2,15 @@
 
 use serde_json::json;
 
-use crate::answer::{Answer, Outcome};
+use crate::command_result::{Answer, CommandResult};
 use crate::usage::PROGRAM;
 
-/// Answers name and version.
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run() -> CommandResult {
     let version = env!("CARGO_PKG_VERSION");
     let platform = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
     Ok(Answer::text(format!("{PROGRAM} {version} ({platform})\n"))
         .with("name", PROGRAM)
         .with("version", version)
         .with("platform", platform)
-        .with("envelope_schema_version", json!(countersign_core::envelope::SCHEMA_VERSION)))
+        .with("envelope_schema_version", json!(countersign_policy::envelope::SCHEMA_VERSION)))
 }

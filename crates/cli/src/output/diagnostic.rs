@@ -1,21 +1,21 @@
 //! Findings about a configuration, the way compilers show them, with colours and carets that stand under what is meant.
 
-use countersign_core::config::{Diagnostic, Severity};
-use countersign_core::words::plural;
+use countersign_config::{Diagnostic, DiagnosticSeverity};
+use countersign_policy::words::plural;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::safe::visible;
+use super::escaping::visible;
 use super::style::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint};
 
 /// One finding, with an empty line after it.
 pub(crate) fn diagnostic(found: &Diagnostic) -> String {
     let style = match found.severity {
-        Severity::Error => BAD,
-        Severity::Warning => WARN,
+        DiagnosticSeverity::Error => BAD,
+        DiagnosticSeverity::Warning => WARN,
     };
     let number = found.line.to_string();
     let gutter = " ".repeat(number.len());
-    // Escapes change the width of a line, so what stands before the place is made visible on its own.
+    // Escapes change the width of a line, so the part before the place is escaped on its own.
     let before: String = found.snippet.chars().take(found.column.saturating_sub(1)).collect();
     let marked: String =
         found.snippet.chars().skip(found.column.saturating_sub(1)).take(found.width).collect();

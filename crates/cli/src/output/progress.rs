@@ -3,16 +3,15 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use super::Voice;
+use super::OutputSettings;
 use super::style::{DIM, paint};
 
 /// Nothing is shown before this, and no oftener than a tenth of it: short work stays quiet.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// A line that counts.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    voice: Voice,
+    voice: OutputSettings,
     what: &'static str,
     began: Instant,
     last: Option<Instant>,
@@ -21,11 +20,10 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Starts to count; `what` is said after the number.
-    pub(crate) fn begin(voice: Voice, what: &'static str) -> Self {
+    pub(crate) fn begin(voice: OutputSettings, what: &'static str) -> Self {
         Self { voice, what, began: Instant::now(), last: None, written: 0 }
     }
 
-    /// So many are done.
     pub(crate) fn at(&mut self, done: u64) {
         let rate = done as f64 / self.began.elapsed().as_secs_f64().max(0.001);
         self.show(&format!("{done} {} · {rate:.0}/s", self.what));

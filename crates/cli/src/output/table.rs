@@ -4,7 +4,7 @@
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::safe::visible;
+use super::escaping::visible;
 use super::style::{BOLD, paint};
 
 const GAP: &str = "  ";
@@ -12,7 +12,6 @@ const GAP: &str = "  ";
 /// A column and how readily it is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
-    /// The heading.
     pub(crate) title: &'static str,
     /// The higher, the sooner it is left out where there is no room; 0 stays.
     pub(crate) spare: u8,
@@ -21,7 +20,6 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A column that stays.
     pub(crate) const fn kept(title: &'static str) -> Self {
         Self { title, spare: 0, steady: 0 }
     }
@@ -37,7 +35,6 @@ impl Column {
     }
 }
 
-/// Rows of styled cells under headings.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -53,7 +50,6 @@ enum GoesOn {
 }
 
 impl Table {
-    /// An empty table.
     pub(crate) fn new(columns: &[Column]) -> Self {
         Self { columns: columns.to_vec(), rows: Vec::new(), goes_on: GoesOn::No }
     }

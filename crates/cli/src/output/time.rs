@@ -5,25 +5,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Where moments are shown.
 #[derive(Clone, Debug)]
-pub(crate) enum Zone {
+pub(crate) enum TimeDisplay {
     /// To a person, in their own time zone, with what is obvious left out.
-    Person {
-        /// Their time zone.
-        zone: TimeZone,
-        /// The moment they look.
-        now: Timestamp,
-    },
+    Person { zone: TimeZone, now: Timestamp },
     /// To a program: always the same form.
     Program,
 }
 
-/// A moment in a column.
-pub(crate) fn shown(moment: Timestamp, to: &Zone) -> String {
+pub(crate) fn shown(moment: Timestamp, to: &TimeDisplay) -> String {
     match to {
-        Zone::Program => exact(moment),
-        Zone::Person { zone, now } => {
+        TimeDisplay::Program => exact(moment),
+        TimeDisplay::Person { zone, now } => {
             let (then, today) = (moment.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
             let form = if then.date() == today.date() {
                 "%H:%M:%S"
@@ -42,7 +35,6 @@ pub(crate) fn exact(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// How long something took.
 pub(crate) fn span(took: Duration) -> String {
     match took.as_micros() {
         micros @ 0..1_000 => format!("{micros} µs"),
@@ -59,12 +51,12 @@ mod tests {
     #[test]
     fn a_person_is_told_no_more_than_needed() {
         let now: Timestamp = "2026-11-15T22:00:00Z".parse().unwrap();
-        let to = Zone::Person { zone: TimeZone::UTC, now };
+        let to = TimeDisplay::Person { zone: TimeZone::UTC, now };
         let check = |moment: &str, expect: &str| assert_eq!(shown(moment.parse().unwrap(), &to), expect);
         check("2026-11-15T09:08:07Z", "09:08:07");
         check("2026-11-14T09:08:07Z", "14 Nov 09:08");
         check("2025-11-14T09:08:07Z", "2025-11-14");
-        assert_eq!(shown(now, &Zone::Program), "2026-11-15T22:00:00.000Z");
+        assert_eq!(shown(now, &TimeDisplay::Program), "2026-11-15T22:00:00.000Z");
     }
 
     #[test]

@@ -3,15 +3,14 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
-use crate::output::{BOLD, Format, Voice, paint};
+use crate::output::{BOLD, Format, OutputSettings, paint};
 
-/// Whether there is someone to ask.
-pub(crate) fn can_ask(voice: Voice) -> bool {
+pub(crate) fn can_ask(voice: OutputSettings) -> bool {
     voice.format == Format::Text && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// What was typed, to the letter; none at the end of input.
-pub(crate) fn line(voice: Voice, question: &str) -> Option<String> {
+pub(crate) fn line(voice: OutputSettings, question: &str) -> Option<String> {
     voice.tell(&format!("{} ", paint(BOLD, question)));
     let mut typed = String::new();
     match io::stdin().lock().read_line(&mut typed) {
@@ -26,30 +25,27 @@ pub(crate) fn line(voice: Voice, question: &str) -> Option<String> {
     }
 }
 
-/// What was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// Go on.
+pub(crate) enum PromptAnswer {
     Yes,
-    /// Leave it.
     No,
-    /// Leave it, and tell whoever asked for it.
+    /// Leave it, and tell the caller.
     Reject,
 }
 
 /// Whether the person says yes; anything unclear is asked again, silence is no.
-pub(crate) fn yes(voice: Voice, question: &str) -> bool {
-    decide(voice, &format!("{question} [y/N]"), &[Said::Yes, Said::No]) == Said::Yes
+pub(crate) fn yes(voice: OutputSettings, question: &str) -> bool {
+    decide(voice, &format!("{question} [y/N]"), &[PromptAnswer::Yes, PromptAnswer::No]) == PromptAnswer::Yes
 }
 
 /// One of these answers; anything unclear is asked again, silence is no.
-pub(crate) fn decide(voice: Voice, question: &str, choices: &[Said]) -> Said {
+pub(crate) fn decide(voice: OutputSettings, question: &str, choices: &[PromptAnswer]) -> PromptAnswer {
     loop {
-        let Some(typed) = line(voice, question) else { return Said::No };
+        let Some(typed) = line(voice, question) else { return PromptAnswer::No };
         let said = match typed.trim().to_ascii_lowercase().as_str() {
-            "" | "n" | "no" => Said::No,
-            "y" | "yes" => Said::Yes,
-            "r" | "reject" => Said::Reject,
+            "" | "n" | "no" => PromptAnswer::No,
+            "y" | "yes" => PromptAnswer::Yes,
+            "r" | "reject" => PromptAnswer::Reject,
             _ => {
                 voice.tell("please answer yes or no\n");
                 continue;

@@ -39,7 +39,6 @@ fn only_spaces_differ(text: &str) -> bool {
     come.any(|line| !line.is_empty() && gone.contains(&line))
 }
 
-/// One line of a difference.
 pub(crate) fn colour(line: &str) -> String {
     if line.starts_with("+++ ") || line.starts_with("--- ") || line.starts_with("diff ") {
         paint(BOLD, line)

@@ -7,7 +7,7 @@ use crate::output::visible;
 
 /// What fits into one line goes there.
 const SHORT: usize = 72;
-/// What stands before each line of a text.
+/// The prefix of each line of a text.
 const BAR: &str = "│ ";
 
 /// The lines of a value; what is short stays together.
@@ -87,7 +87,6 @@ fn holds_lines(value: &Value) -> bool {
     }
 }
 
-/// On one line, with room between.
 fn compact(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),

@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
-use countersign_core::ids::LedgerId;
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_policy::ids::LedgerId;
+use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::Entry;
 use jiff::Timestamp;
 

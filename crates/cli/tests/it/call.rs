@@ -1,4 +1,4 @@
-//! Commands that run the house: calls, tools, upstreams. A real server on stdio keeps count of what reaches it.
+//! Commands that need a gateway: calls, tools, upstreams. A real server on stdio counts the calls that reach it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -269,7 +269,7 @@ fn tools_are_listed_compared_and_accepted() {
     });
     world.write("definitions.json", &changed.to_string());
     let second = [
-        world.run(&["tools", "list", "--withheld"]),
+        world.run(&["tools", "list", "--withheld", "--live"]),
         call(&world, &["tool-read", "--tool-name=notes:get_note"]),
         world.run(&["tools", "diff", "notes:get_note"]),
         world.run(&["tools", "approve", "notes:get_note"]),
@@ -283,10 +283,65 @@ fn tools_are_listed_compared_and_accepted() {
     assert!(listed["data"]["tools"].as_array().unwrap().iter().all(|tool| tool["pin"] == "accepted"));
     let asked = json!({"get_note": {"description": "Read a note, once more"}});
     world.write("definitions.json", &asked.to_string());
-    assert_eq!(world.run(&["tools", "list"]).code, Some(0));
+    assert_eq!(world.run(&["tools", "list", "--live"]).code, Some(0));
     let yes = typed(&world, &["tools", "approve", "notes:get_note"], &[("as shown? [y/N] ", "y\n")]);
     assert_eq!(yes.code, Some(0), "{yes}");
     assert_eq!(call(&world, &["tool-read", "--tool-name=notes:get_note"]).code, Some(0));
+}
+
+#[test]
+fn a_tool_that_flips_is_offered_as_a_set() {
+    let world = world();
+    let lists = |text: Option<&str>| {
+        let change = text.map_or(json!({}), |text| json!({"get_note": {"description": text}}));
+        world.write("definitions.json", &change.to_string());
+        world.run(&["tools", "list", "--live", "--upstream", "notes", "--effect", "read"])
+    };
+    let stands = || {
+        let listed = world.run(&["tools", "list", "--json"]).envelope();
+        let all = listed["data"]["tools"].as_array().unwrap();
+        let tool = all.iter().find(|tool| tool["name"] == "notes:get_note").unwrap();
+        (tool["pin"].as_str().unwrap().to_owned(), tool["flips"].clone())
+    };
+    let approve = |more: &[&str]| world.run(&[&["tools", "approve", "notes:get_note"], more].concat());
+    lists(None);
+    assert_eq!(approve(&["--known", "--yes"]).code, Some(3), "there is no set");
+    lists(Some("Read a note, please"));
+    approve(&["--yes"]);
+    let flips = [
+        lists(None),
+        world.run(&["tools", "show", "notes:get_note"]),
+        world.run(&["tools", "diff", "notes:get_note"]),
+        approve(&["--known"]),
+    ];
+    assert_eq!(stands(), ("changed".to_owned(), json!({"known": 2, "accepted": false})));
+    assert_eq!(call(&world, &["tool-read", "--tool-name=notes:get_note"]).code, Some(3));
+    let accepted = [
+        world.run(&["tools", "approve", "--all", "notes", "--known", "--yes"]),
+        world.run(&["tools", "approve", "--all", "notes", "--known", "--yes"]),
+        lists(Some("Read a note, please")),
+        world.run(&["tools", "show", "notes:get_note"]),
+        lists(Some("Read a note and send it away")),
+        world.run(&["tools", "diff", "notes:get_note"]),
+        approve(&["--known", "--yes"]),
+    ];
+    assert_eq!(stands(), ("changed".to_owned(), Value::Null), "what is outside the set is withheld");
+    assert_eq!(approve(&["--yes"]).code, Some(0), "accepted beside the set");
+    let runs = || call(&world, &["tool-read", "--tool-name=notes:get_note"]).code;
+    let new = Some("Read a note and send it away");
+    for listed in [None, Some("Read a note, please"), new] {
+        lists(listed);
+        assert_eq!(runs(), Some(0), "{listed:?}");
+    }
+    let only = ["tools", "approve", "notes:get_note", "--only"];
+    let only = typed(&world, &only, &[("and no other, as shown? [y/N] ", "y\n")]);
+    assert_eq!((only.code, runs()), (Some(0), Some(0)), "{only}");
+    lists(None);
+    assert_eq!(runs(), Some(3), "the set is over");
+    for wrong in [["--known", "--only"], ["--only", "--all"]] {
+        assert_eq!(approve(&wrong).code, Some(2), "{wrong:?}");
+    }
+    insta::assert_snapshot!(masked(&all(flips.into_iter().chain(accepted))));
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn presets_are_no_home_of_records() {
     assert!(!world.work().join("presets/countersign.db").exists());
 }
 
-/// A broken configuration stops whoever would read records, who is told the whole command that reads them all the same; it works.
+/// With a broken configuration, commands that read records print the whole command that works without it.
 #[test]
 fn records_behind_a_broken_configuration_can_be_read_by_name() {
     let read: [&[&str]; 8] = [

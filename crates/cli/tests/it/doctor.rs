@@ -59,7 +59,8 @@ fn a_home_in_which_nothing_is_wrong() {
 #[test]
 fn every_setting_that_answers_for_the_person_is_named_with_its_fix() {
     let world = World::new();
-    configure(&world, "");
+    // Where a change may pass on the agent's word, a host that allows it by name answers, too.
+    configure(&world, "[confirm]\nstrength = { write = \"caller\" }\n");
     let home = world.home();
     put(
         &home.join(".claude/settings.json"),

@@ -125,3 +125,13 @@ fn an_answer_that_can_not_be_written_is_a_fault() {
     assert_eq!(transcript.code, Some(1), "{transcript}");
     assert!(transcript.stderr.starts_with("fault E_OUTPUT: can't write the answer"), "{transcript}");
 }
+
+#[test]
+fn an_address_that_is_taken_is_a_fault_that_names_a_remedy() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = World::new().run(&["serve", "--http", &address]);
+    assert_eq!(said.code, Some(1), "{said}");
+    assert!(said.stderr.contains("fault E_UNEXPECTED: can't listen on"), "{said}");
+    assert!(said.stderr.contains("countersign serve --http 127.0.0.1:0"), "{said}");
+}

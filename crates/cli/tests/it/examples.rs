@@ -1,4 +1,4 @@
-//! Every example of every help text is run as it stands.
+//! Runs every example of every help text.
 
 use std::env::join_paths;
 use std::fs;

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::world::{World, binary};
 
+mod http;
 mod rules;
 
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
@@ -99,6 +102,28 @@ fn furnish(world: &World) -> Vec<PathBuf> {
             ".config/devin/mcp_config.json",
             "// Devin\n{\n  \"mcpServers\": {\n    \"linear\": { \"url\": \"http://127.0.0.1:9/linear/mcp\", \"transport\": \"http\" }, // mine\n  },\n}\n",
         ),
+        put(
+            world,
+            ".config/opencode/opencode.json",
+            &format!(
+                "{{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"mcp\": {{ \"echo\": {{ \"type\": \"local\", \"command\": [\"{server}\", \"bench-echo\"], \"enabled\": true }} }}\n}}\n"
+            ),
+        ),
+        put(
+            world,
+            ".qwen/settings.json",
+            &format!("{{\"mcpServers\": {{\"echo\": {{\"command\": \"{server}\", \"args\": [\"bench-echo\"]}}}}}}"),
+        ),
+        put(
+            world,
+            ".continue/mcpServers/mcp.json",
+            &format!("{{\"mcpServers\": {{\"echo\": {{\"command\": \"{server}\", \"args\": [\"bench-echo\"]}}}}}}"),
+        ),
+        put(
+            world,
+            ".cline/data/settings/cline_mcp_settings.json",
+            &format!("{{\"mcpServers\": {{\"echo\": {{\"command\": \"{server}\", \"args\": [\"bench-echo\"], \"disabled\": false}}}}}}"),
+        ),
     ]);
     files
 }
@@ -153,7 +178,8 @@ fn a_dry_run_shows_everything_and_changes_nothing() {
     assert_eq!(data["changed"], false);
     let echo = data["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == "echo").unwrap();
     let from: Vec<&Value> = echo["from"].as_array().unwrap().iter().map(|from| &from["host"]).collect();
-    assert_eq!(from, ["claude-code", "codex", "copilot"], "the same server of three hosts is one upstream");
+    let hosts = ["claude-code", "codex", "copilot", "opencode", "qwen", "continue", "cline"];
+    assert_eq!(from, hosts, "the same server of several hosts is one upstream");
     assert!(echo["tools"]["read"].as_u64().unwrap() + echo["tools"]["write"].as_u64().unwrap() > 0, "{echo}");
 }
 
@@ -216,6 +242,39 @@ fn with_yes_every_host_has_one_server_and_undo_restores_every_byte() {
     assert!(!path.exists());
     assert!(!kept.exists(), "what the change put into the keyring goes with it: {undone}");
     assert_eq!(world.run(&["init", "--undo"]).code, Some(3));
+}
+
+/// Many clients list once, when they start: `init` stores what the servers listed, so that nothing is missing then.
+#[test]
+fn the_first_start_after_init_lists_the_tools_of_a_server_that_hangs() {
+    let world = World::new();
+    let hang = world.home().join("hang").display().to_string();
+    let start = format!("[ ! -e {hang} ] || sleep 600; exec {} bench-echo", server(&world));
+    let servers = json!({"mcpServers": {"echo": {"command": "/bin/sh", "args": ["-c", start]}}});
+    put(&world, ".cursor/mcp.json", &servers.to_string());
+    assert_eq!(world.run(&["init", "--yes"]).code, Some(0));
+    fs::write(&hang, "").unwrap();
+    let config = world.home().join(".config/countersign/countersign.toml");
+    let args = ["serve", "--surface", "direct", "--config", config.to_str().unwrap()];
+    let mut gateway = world.countersign(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let frames = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"once","version":"1"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}"#,
+        "\n",
+    );
+    let mut stdin = gateway.stdin.take().unwrap();
+    stdin.write_all(frames.as_bytes()).unwrap();
+    let mut lines = BufReader::new(gateway.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let list = lines.find(|line| line.contains(r#""id":2"#)).unwrap();
+    drop(stdin);
+    gateway.wait().unwrap();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let tools = list["result"]["tools"].as_array().unwrap();
+    let echo = tools.iter().find(|tool| tool["name"].as_str().unwrap().starts_with("echo__")).unwrap();
+    assert_eq!(echo["_meta"]["countersign/starting"], true, "{echo}");
 }
 
 /// Most people are at home when they first try it: what a project there would have is what they have themselves.
@@ -289,24 +348,78 @@ fn another_secret_of_the_same_name_replaces_none() {
     assert_eq!(fs::read_to_string(keyring.join("mail-2.MAIL_KEY")).unwrap(), "mine");
 }
 
+/// Issue 15, point 3: whatever was added by hand, no host is left pointing at what is gone.
 #[test]
-fn a_file_changed_by_hand_meanwhile_is_not_overwritten() {
+fn undo_keeps_a_server_added_by_hand_and_says_so() {
     let world = World::new();
     let files = furnish(&world);
     let before = texts(&files);
     assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
-    // A server added by hand is nobody's to take away again.
-    let mine = fs::read_to_string(&files[3])
-        .unwrap()
-        .replace("\"countersign\":", "\"new\": {\"command\": \"x\"},\n\t\t\"countersign\":");
-    fs::write(&files[3], &mine).unwrap();
+    // One beside what was there, one where nothing was, one in TOML.
+    for (at, from, to) in [
+        (3, "\"countersign\":", "\"new\": {\"command\": \"x\"},\n\t\t\"countersign\":"),
+        (7, "\"countersign\":", "\"new\": {\"command\": \"x\"}, \"countersign\":"),
+        (1, "[profiles.fast]", "[mcp_servers.new]\ncommand = \"x\"\n\n[profiles.fast]"),
+    ] {
+        let text = fs::read_to_string(&files[at]).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(&files[at], text.replacen(from, to, 1)).unwrap();
+    }
     let undone = world.run(&["init", "--undo"]);
-    assert_eq!(undone.code, Some(5), "{undone}");
-    assert!(undone.stdout.contains("changed since, left alone"), "{undone}");
-    assert_eq!(fs::read_to_string(&files[3]).unwrap(), mine);
-    for (path, text) in before.iter().filter(|(path, _)| **path != files[3]) {
+    assert_eq!(undone.code, Some(0), "{undone}");
+    assert_eq!(undone.stdout.matches("`new` added since is kept").count(), 3, "{undone}");
+    for path in &files {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(!text.contains("countersign"), "{text}");
+    }
+    for at in [1, 3, 7] {
+        let text = fs::read_to_string(&files[at]).unwrap();
+        assert!(text.contains("new"), "{text}");
+    }
+    assert!(fs::read_to_string(&files[1]).unwrap().contains("[mcp_servers.echo]"));
+    assert!(fs::read_to_string(&files[3]).unwrap().contains("${input:tok}"));
+    for (path, text) in before.iter().filter(|(path, _)| ![&files[1], &files[3], &files[7]].contains(path)) {
         assert_eq!(&fs::read_to_string(path).unwrap(), text);
     }
+    assert!(!world.home().join(".config/countersign/countersign.toml").exists());
+}
+
+/// A host whose file can't be read any more still leads to us: what it leads to stays.
+#[test]
+fn undo_keeps_the_configuration_a_host_still_leads_to() {
+    let world = World::new();
+    let files = furnish(&world);
+    assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
+    let whole = fs::read_to_string(&files[2]).unwrap();
+    let torn = format!("{whole} //");
+    fs::write(&files[2], torn.replacen('{', "{{", 1)).unwrap();
+    let written = config(&world);
+    let undone = world.run(&["init", "--undo"]);
+    assert_eq!(undone.code, Some(5), "{undone}");
+    assert!(undone.stdout.contains("a host still leads to it"), "{undone}");
+    assert_eq!(config(&world), written);
+    assert!(world.home().join(".config/countersign/keyring/github.Authorization").exists());
+    // Once it is mended, the rest goes too.
+    fs::write(&files[2], &whole).unwrap();
+    let undone = world.run(&["init", "--undo"]);
+    assert_eq!(undone.code, Some(0), "{undone}");
+    assert!(!world.home().join(".config/countersign/countersign.toml").exists(), "{undone}");
+}
+
+/// A configuration that was worked on is nobody's to remove, nor are the secrets it refers to.
+#[test]
+fn undo_keeps_a_configuration_that_was_worked_on() {
+    let world = World::new();
+    let files = furnish(&world);
+    let before = texts(&files);
+    assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
+    let mine = format!("{}\n[upstreams.mine]\ncommand = \"x\"\n", config(&world));
+    fs::write(world.home().join(".config/countersign/countersign.toml"), &mine).unwrap();
+    let undone = world.run(&["init", "--undo"]);
+    assert_eq!(undone.code, Some(0), "{undone}");
+    assert!(undone.stdout.contains("changed since, kept"), "{undone}");
+    assert_eq!((texts(&files), config(&world)), (before, mine));
+    assert!(world.home().join(".config/countersign/keyring/github.Authorization").exists());
 }
 
 #[test]
@@ -472,6 +585,10 @@ fn every_host_that_was_changed_has_a_next_step() {
             "windsurf",
             "devin",
             "zed",
+            "opencode",
+            "qwen",
+            "continue",
+            "cline",
             "claude-code"
         ]
     );
@@ -573,4 +690,74 @@ fn files_that_some_versions_keep_their_servers_in() {
         !world.home().join(".gemini/antigravity").exists()
             && !world.home().join(".config/devin/config.json").exists()
     );
+}
+
+/// Each host entry has its host's name, so that it has its own principal. Cline interprets `--config` itself and gets
+/// a variable.
+#[test]
+fn every_host_is_told_its_own_name_and_the_configuration() {
+    let world = World::new();
+    let files = furnish(&world);
+    assert_eq!(world.run(&["init", "--yes", "--no-start"]).code, Some(0));
+    let name = |end: &str| {
+        let text = fs::read_to_string(files.iter().find(|path| path.ends_with(end)).unwrap()).unwrap();
+        let (_, rest) = text.split_once("\"--host\"").unwrap_or_else(|| panic!("{text}"));
+        (rest.split('"').nth(1).unwrap().to_owned(), text)
+    };
+    for (end, host) in [
+        (".claude.json", "claude-code"),
+        (".codex/config.toml", "codex"),
+        (".cursor/mcp.json", "cursor"),
+        ("opencode/opencode.json", "opencode"),
+        (".qwen/settings.json", "qwen"),
+        ("mcpServers/mcp.json", "continue"),
+    ] {
+        let (named, text) = name(end);
+        assert_eq!(named, host);
+        assert!(text.contains("\"--config\""), "{text}");
+    }
+    let (named, text) = name("cline_mcp_settings.json");
+    assert_eq!(named, "cline");
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let ours = &value["mcpServers"]["countersign"];
+    assert!(!text.contains("--config"), "{text}");
+    assert!(ours["env"]["COUNTERSIGN_CONFIG"].as_str().unwrap().ends_with("countersign.toml"), "{text}");
+}
+
+/// The mode is said once, when the configuration is made; nobody's silence changes it.
+#[test]
+fn the_mode_sessions_begin_in_is_written_once() {
+    let world = World::new();
+    put(&world, ".claude.json", "{}");
+    assert_eq!(world.run(&["init", "--yes", "--no-start", "--mode", "execute"]).code, Some(0));
+    assert!(config(&world).contains("[gateway]\nmode = \"execute\""), "{}", config(&world));
+    // Without a word it stays.
+    world.run(&["init", "--yes", "--no-start"]);
+    assert!(config(&world).contains("mode = \"execute\""));
+    assert_eq!(world.run(&["init", "--yes", "--no-start", "--mode", "plan"]).code, Some(0));
+    assert!(config(&world).contains("[gateway]\nmode = \"plan\""), "{}", config(&world));
+    assert_eq!(world.run(&["init", "--yes", "--mode", "all"]).code, Some(2));
+    let other = World::new();
+    put(&other, ".claude.json", "{}");
+    assert_eq!(other.run(&["init", "--yes", "--no-start"]).code, Some(0));
+    assert!(config(&other).contains("mode = \"ask\""));
+}
+
+/// What `init` does not know is not passed over in silence.
+#[test]
+fn doctor_names_hosts_it_does_not_know() {
+    let world = World::new();
+    put(&world, ".config/goose/config.yaml", "extensions:\n  fs:\n    cmd: npx\n");
+    put(&world, ".kiro/settings/mcp.json", "{\"mcpServers\": {\"a\": {\"command\": \"countersign\"}}}");
+    let told = world.run(&["doctor", "--no-start", "--json"]);
+    let checks = told.envelope()["data"]["checks"].clone();
+    let text = checks.to_string();
+    assert!(text.contains("Goose") && text.contains("does not know this host"), "{text}");
+    assert!(!text.contains("Kiro"), "one that leads to us is content: {text}");
+    // And those it knows are looked at like any other.
+    furnish(&world);
+    let text = world.run(&["doctor", "--no-start", "--json"]).envelope()["data"]["checks"].to_string();
+    for title in ["opencode (", "Qwen Code (", "Continue (", "Cline ("] {
+        assert!(text.contains(title), "{title}: {text}");
+    }
 }

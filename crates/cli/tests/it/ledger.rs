@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use countersign_core::confirm::{Approval, Rail};
-use countersign_core::effect::Effect;
-use countersign_core::ids::{LedgerId, PlanId};
-use countersign_core::intent::{DeclaredIntent, Variant};
-use countersign_core::mode::Mode;
-use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
-use countersign_core::refusal::Code;
+use countersign_policy::confirm::{Approval, ApprovalRail};
+use countersign_policy::effect::Effect;
+use countersign_policy::ids::{LedgerId, PlanId};
+use countersign_policy::intent::{CallToolVariant, DeclaredIntent};
+use countersign_policy::mode::Mode;
+use countersign_policy::record::{ActorRole, RowKind, RowStatus, Source};
+use countersign_policy::refusal::Code;
 use countersign_store::ledger::Json;
 use countersign_store::{ConnectOptions, Entry, Store, StoreUrl};
 use jiff::{Timestamp, ToSpan as _};
@@ -45,12 +45,12 @@ pub(crate) async fn open(path: &Path) -> Store {
 /// An agent tries to delete a repository; a person agrees; it is gone. And someone wrote an ugly reason.
 fn story() -> Vec<Entry> {
     let plan = PlanId::mint(start(), 7);
-    let approval = Approval::over(Rail::Cli, "ada".into(), start());
+    let approval = Approval::over(ApprovalRail::Cli, "ada".into(), start());
     let approved = Some(Json::of(&serde_json::to_value(approval).unwrap()));
     let delete = |status| Entry {
         upstream: Some("github".into()),
         tool: Some("delete_repo".into()),
-        variant: Some(Variant::Destructive),
+        variant: Some(CallToolVariant::Destructive),
         effect: Some(Effect::Destructive),
         mode: Some(Mode::Execute),
         intent: Some(DeclaredIntent {

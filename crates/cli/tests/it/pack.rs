@@ -210,7 +210,7 @@ fn a_folder_that_can_not_be_written_is_said_by_its_code() {
     let folder = world.home().join(".codex");
     std::fs::create_dir(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o555)).unwrap();
-    // Whoever may write anywhere is not stopped by permissions, and becomes nobody for this.
+    // Permissions do not stop root, so the test runs as the user nobody.
     let all_mighty = std::fs::write(folder.join("probe"), "").is_ok();
     let room = world.work().parent().unwrap().to_path_buf();
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];

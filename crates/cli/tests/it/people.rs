@@ -7,12 +7,13 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use countersign_core::confirm::Kind;
-use countersign_core::effect::Effect;
-use countersign_core::plan::Step;
+use countersign_policy::confirm::Kind;
+use countersign_policy::effect::Effect;
+use countersign_policy::plan::PlanStep;
 use serde_json::json;
 
 use self::kit::{clock, hold, masked, open, plan, store_of, typed};
+use crate::invisible;
 use crate::ledger::wait;
 use crate::world::{World, all};
 
@@ -59,6 +60,26 @@ fn the_inbox_and_one_plan_whole() {
 }
 
 #[test]
+fn attack_11_every_invisible_character_is_an_escape_in_the_terminal() {
+    let world = World::new();
+    let (text, id) = (invisible::text(), "01KA4Z7Q3V9M5T2X8R6W0AAAAA");
+    let mut held =
+        plan(id, "github:edit_repo", Kind::Preview, json!({"repo": text.as_str(), text.as_str(): 1}));
+    held.intent.as_mut().unwrap().reason = Some(text.clone());
+    held.preview.shown =
+        json!({"content": [{"type": "text", "text": text}], "structuredContent": {"message": text}});
+    wait(async { hold(&open(&store_of(&world)).await, &held).await });
+    invisible::check_escaped(&world.run(&["plans", "show", "0AAAAA"]).stdout, &text, "plans show");
+    let asked = typed(&world, &["approve", "0AAAAA"], &[("[y/N]", "n\n")]);
+    invisible::check_escaped(&asked.stdout, &text, "approve in a terminal");
+    for args in [["plans", "list"].as_slice(), &["approve", "0AAAAA", "--yes"]] {
+        let said = world.run(args);
+        let hidden = |c: char| c != '\n' && countersign_policy::visible_text::is_invisible(c);
+        assert!(!said.stdout.contains(hidden) && !said.stderr.contains(hidden), "{said}");
+    }
+}
+
+#[test]
 fn off_a_terminal_the_flags_decide() {
     let world = world();
     insta::assert_snapshot!(masked(&all([
@@ -88,6 +109,27 @@ fn off_a_terminal_the_flags_decide() {
     let approved = world.run(&["approve", "0AAAAA", "--yes", "--json"]).envelope();
     assert_eq!(approved["data"]["approval"]["strength"], "human");
     assert_eq!(approved["data"]["approval"]["rail"], "cli");
+}
+
+/// Grants and notes have the limits of the page, checked before anything is decided.
+#[test]
+fn limits_of_grants_and_notes_are_those_of_the_page() {
+    let world = world();
+    let grant = |more: &[&str]| {
+        let args = [&["approve", "0AAAAA", "--yes", "--grant", "--json"], more].concat();
+        world.run(&args)
+    };
+    for wrong in [["--expires", "91d"], ["--expires", "0s"], ["--uses", "0"], ["--uses", "10001"]] {
+        let refused = grant(&wrong);
+        assert_eq!(refused.code, Some(2), "{refused}");
+    }
+    let long = "n".repeat(4001);
+    for args in [&["approve", "0AAAAA", "--yes", "--json"][..], &["reject", "0AAAAA", "--json"]] {
+        let refused = world.run(&[args, &["--note", &long]].concat()).envelope();
+        assert_eq!(refused["errors"][0]["code"], "E_ARGUMENTS_INVALID", "{refused}");
+    }
+    let longest = grant(&["--expires", "90d"]);
+    assert_eq!(longest.code, Some(0), "nothing was decided before: {longest}");
 }
 
 #[test]
@@ -222,7 +264,7 @@ fn credentials_are_shown_once() {
     let found = wait(async {
         let store = open(&store_of(&world)).await;
         store
-            .credential(countersign_store::secret_digest(&countersign_core::ids::Secret::new(secret)))
+            .credential(countersign_store::secret_digest(&countersign_policy::ids::Secret::new(secret)))
             .await
             .unwrap()
     });
@@ -280,14 +322,14 @@ fn a_plan_of_several_steps_is_shown_step_by_step() {
     series.redact = vec!["steps.0.args.token".into()];
     let alone = |tool: &str, effect: Effect, args: &serde_json::Value| {
         let one = plan("01KA4Z7Q3V9M5T2X8R6W0FFFFF", tool, Kind::Preview, args.clone());
-        Step {
+        PlanStep {
             tool: one.tool,
             fingerprint: one.fingerprint,
             arguments: one.arguments,
             preview: one.preview,
             policy_digest: one.policy_digest,
             effect,
-            need: one.need,
+            requirement: one.requirement,
             intent: one.intent,
         }
     };

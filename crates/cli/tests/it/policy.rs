@@ -51,6 +51,52 @@ when = "args.amount >"
 deny = true
 "#;
 
+/// Paths judged by the command line: from the configuration's folder, by their text.
+#[cfg(unix)]
+#[test]
+fn check_explain_and_test_know_folders() {
+    const PATHS: &str = r#"[upstreams.files]
+command = "npx"
+
+[[rules]]
+match = "files:*"
+when = "args.path.under('.') && !under(args.path, '~')"
+effect = "read"
+
+[[tests]]
+tool = "files:look"
+args = { path = "src/../a.txt" }
+expect = { verdict = "go", effect = "read" }
+
+[[tests]]
+tool = "files:look"
+args = { path = "../../etc/passwd" }
+mode = "execute"
+expect = { verdict = "hold" }
+
+[[tests]]
+tool = "files:look"
+args = { path = 7 }
+mode = "execute"
+expect = { verdict = "refuse", code = "E_RULE_ERROR" }
+"#;
+    let world = World::new();
+    world.write("countersign.toml", PATHS);
+    for command in [["policy", "check"], ["policy", "test"]] {
+        let said = world.run(&command);
+        assert_eq!((said.code, said.stderr.contains("warning")), (Some(0), false), "{said}");
+    }
+    let home = world.home().display().to_string();
+    for (path, expect) in [("a.txt", "read"), ("../a.txt", "write"), (home.as_str(), "write")] {
+        let args = format!(r#"{{"path": "{path}"}}"#);
+        let said = world.run(&["policy", "explain", "--tool", "files:look", "--args", &args, "--json"]);
+        assert_eq!(said.envelope()["data"]["explained"]["effect"], expect, "{path}: {said}");
+    }
+    world.write("countersign.toml", &PATHS.replace("args.path.under('.')", "args.path.startsWith('/srv')"));
+    let warned = world.run(&["policy", "check"]).to_string();
+    assert!(warned.contains("write `under(args.path, '/dir')`"), "{warned}");
+}
+
 /// Nothing is misspelt, and still two rules never do anything.
 const IDLE: &str = r#"[upstreams.github]
 command = "npx"

@@ -18,7 +18,7 @@ use crate::serve::collector::Collector;
 use crate::serve::replicas::Schema;
 use crate::world::{Transcript, World, binary};
 
-/// What stands for the collector and the database of whoever reads the guide.
+/// Replacements for the reader's collector and database in the guide.
 const COLLECTOR: &str = "http://127.0.0.1:4318";
 const POSTGRES: &str = "postgres://countersign@db.internal/countersign";
 
@@ -46,7 +46,7 @@ impl Stage {
         means.extend(collector.as_ref().map(|collector| (COLLECTOR, collector.url.clone())));
         let schema = if page.contains(POSTGRES) { Some(Schema::new()?) } else { None };
         means.extend(schema.as_ref().map(|schema| (POSTGRES, schema.url())));
-        // Whoever follows a page has a clone, and a browser.
+        // A reader of the guide has a clone and a browser.
         means.push(("cargo run --release -- ", "countersign ".to_owned()));
         world.write(
             "examples/first/countersign.toml",

@@ -30,6 +30,7 @@ fn tamper(world: &World, sql: &str) {
         "ledger_no_replace",
         "checkpoints_no_update",
         "checkpoints_no_delete",
+        "tombstones_no_update",
     ] {
         connection.execute_batch(&format!("DROP TRIGGER IF EXISTS {trigger}")).unwrap();
     }
@@ -77,8 +78,8 @@ fn a_program_learns_the_reason() {
     assert_eq!(envelope["data"]["clean"], false);
 }
 
-/// Whoever can write the store can cut off its end and everything it keeps about that end. Only a checkpoint kept elsewhere tells: the
-/// one that is kept by default, or one that was exported.
+/// An attacker with write access to the store can cut off its end and everything it stores about that end. Only a
+/// checkpoint outside reveals it: the default one, or an exported one.
 #[test]
 fn attack_08_a_thorough_truncation_is_found_by_the_checkpoints_outside() {
     let sql = "DELETE FROM ledger WHERE sequence > 6; DELETE FROM checkpoints;

@@ -2,7 +2,8 @@
 
 RECORD names a file that gets one line for every tools/call received, before it is answered: the witness of what reached
 the upstream. STATE names a JSON file that is read at every request, so that a test can change what is listed, what a dry
-run says, let a held call go, or make it read member names as Go's encoding/json does: without regard to case, the last one
+run says, which tool has to be called before a dry run works (`after`), which tools it has besides (`tools`), how it presents itself (`instructions`, `capabilities` besides tools), how long an answer is (`long`), let a
+held call go, or make it read member names as Go's encoding/json does: without regard to case, the last one
 wins (and up to a NUL, as readers of C strings do). It decides nothing and checks nothing.
 """
 
@@ -72,10 +73,11 @@ def tools():
         tool("spend_note", text_argument("id", amount={"type": "integer"})),
         tool("open_note", {"type": "object"}),
     ]
+    listed += state().get("tools", [])
     change = state().get("change")
     for one in listed:
         if one["name"] == change:
-            one["description"] += " and of everything else"
+            one["description"] += state().get("by", " and of everything else")
     return listed
 
 
@@ -91,17 +93,26 @@ def said(text, **more):
     return {"content": [{"type": "text", "text": text}], **more}
 
 
+def called():
+    with open(RECORD, encoding="utf-8") as file:
+        return {json.loads(line)["name"] for line in file}
+
+
 def answer(name, arguments):
     """The result of a call, as a value or as text that is sent as it stands."""
     if name == "exact_note":
         return EXACT
     if name == "sync_notes" and arguments.get("dry_run"):
+        if "after" in state() and state()["after"] not in called():
+            return said("there is no such note", isError=True)
         wording = state().get("preview", "2 notes would change")
         return said(wording, isError=wording == "fail")
     if name == "slow_note":
         deadline = time.monotonic() + 20
         while not state().get("go") and time.monotonic() < deadline:
             time.sleep(0.01)
+    if name == "get_note" and state().get("long"):
+        return said("x" * state()["long"])
     if name == "fail_note":
         return said("the notebook is full", isError=True)
     return said(f"{name} {arguments.get('id', '')}".strip())
@@ -141,12 +152,16 @@ def main():
         if "id" not in message or method is None:
             continue
         if method == "initialize":
+            with open(RECORD + ".opened", "w", encoding="utf-8") as file:
+                json.dump(message["params"], file)
+            said_of_itself = {"instructions": state()["instructions"]} if "instructions" in state() else {}
             reply(
                 message["id"],
                 {
                     "protocolVersion": "2025-11-25",
-                    "capabilities": {"tools": {"listChanged": True}},
+                    "capabilities": {"tools": {"listChanged": True}, **state().get("capabilities", {})},
                     "serverInfo": {"name": "recorder", "version": "1"},
+                    **said_of_itself,
                 },
             )
         elif method == "tools/list":

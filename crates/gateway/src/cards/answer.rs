@@ -1,30 +1,30 @@
-//! `answer_plan`: the card's button. Listed for cards only, proved by the nonce that only the card has; it decides and runs nothing.
+//! `answer_plan`: the tool behind the card's buttons. Visible to cards only and proved by a nonce that only the card has. Passes the
+//! answer to `approval`; runs nothing.
 
 use std::sync::Arc;
 
-use countersign_core::call::Caller;
-use countersign_core::confirm::{Approval, Kind, Rail};
-use countersign_core::envelope::Envelope;
-use countersign_core::ids::{FullName, PlanId, PrincipalId};
-use countersign_core::refusal::{Code, NextAction, Refusal};
-use countersign_core::strict_json;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_policy::call::Caller;
+use countersign_policy::envelope::Envelope;
+use countersign_policy::ids::{FullName, PlanId, PrincipalId};
+use countersign_policy::refusal::{Code, NextAction, Refusal};
+use countersign_policy::strict_json;
 use countersign_store::PlanRow;
-use countersign_wire::raw::{self, Raw};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::nonce;
 use crate::answer::Answer;
-use crate::asked::invalid;
-use crate::house::House;
+use crate::approval::{ApprovalChannel, ApprovalInput, DecisionError, PlanDecider};
+use crate::pipeline::request::invalid;
+use crate::state::GatewayState;
 use crate::surfaces::own::plan_text;
 use crate::surfaces::refuse_unread;
 
-/// The tool's name.
 pub const NAME: &str = "answer_plan";
 
-/// The tool as it is listed: for cards, not for models.
-pub fn definition() -> Raw {
+/// The definition, marked as visible to cards only.
+pub fn definition() -> RawJson {
     let text = json!({"type": "string"});
     raw::to_raw(&json!({
         "name": NAME,
@@ -42,26 +42,25 @@ pub fn definition() -> Raw {
     }))
 }
 
-/// Answers a plan in the name of the host's user.
-pub async fn call(house: &Arc<House>, caller: Caller, params: &RawValue) -> Answer {
-    match answer(house, &caller, params).await {
+pub async fn call(gateway: &Arc<GatewayState>, caller: Caller, params: &RawValue) -> Answer {
+    match answer(gateway, &caller, params).await {
         Ok(envelope) => Answer::Envelope(envelope),
         Err(refusal) => {
-            // A nonce is a secret: the row keeps which plan was named, not what was sent.
-            let said = named(params).unwrap_or_default();
-            let kept = raw::to_raw(&json!({"plan_id": said}));
-            refuse_unread(house, &caller, FullName::new("countersign", NAME), None, NAME, refusal, &kept)
+            // The nonce is a secret: the row records the plan id and not the arguments.
+            let id = raw::get_str_in(params, &["arguments", "plan_id"]).unwrap_or_default();
+            let kept = raw::to_raw(&json!({"plan_id": id}));
+            refuse_unread(gateway, &caller, FullName::new("countersign", NAME), None, NAME, refusal, &kept)
                 .await
         }
     }
 }
 
-fn named(params: &RawValue) -> Option<String> {
-    raw::get_str_in(params, &["arguments", "plan_id"]).map(|id| id.into_owned())
-}
-
-async fn answer(house: &Arc<House>, caller: &Caller, params: &RawValue) -> Result<Envelope, Refusal> {
-    let given = read(params)?;
+async fn answer(
+    gateway: &Arc<GatewayState>,
+    caller: &Caller,
+    params: &RawValue,
+) -> Result<Envelope, Refusal> {
+    let given = read_arguments(params)?;
     let text = |name: &str| match given.get(name) {
         Some(Value::String(text)) => Ok(text.as_str()),
         Some(_) => Err(invalid(name, "must be a string")),
@@ -73,38 +72,40 @@ async fn answer(house: &Arc<House>, caller: &Caller, params: &RawValue) -> Resul
         "reject" => false,
         _ => return Err(invalid("answer", "must be approve or reject")),
     };
-    // A plan that is not there, is another's, or has another nonce: all look the same.
-    let row = own(house, caller, &id).await?.filter(|_| nonce::fits(&house.store, &id, nonce));
-    let row = row.ok_or_else(|| {
+    // An unknown plan, another principal's plan and a wrong nonce get the same refusal, so that it tells nothing.
+    let row = find_own(gateway, caller, &id).await?;
+    let shown = row.and_then(|row| Some((nonce::shown_by(&gateway.store, &id, row.plan.hash, nonce)?, row)));
+    let (shown, row) = shown.ok_or_else(|| {
         let message = "the nonce is not that of a card of this plan";
         Refusal::new(Code::ConfirmTokenMismatch, message).next(&[NextAction::AskPerson])
     })?;
-    let (now, host) = (house.now(), PrincipalId::new(format!("host:{}", caller.principal)));
+    let (now, host) = (gateway.now(), PrincipalId::new(format!("host:{}", caller.principal)));
+    let channel = ApprovalChannel::Card(caller.scopes.vouching);
+    let decider = PlanDecider { store: &gateway.store, channel, by: &host, program: caller.host.as_ref() };
     let decided = if approves {
-        if row.plan.need.kind == Kind::Type {
-            let message = format!("`{id}` is confirmed by typing a name, on the desk or the command line");
-            return Err(Refusal::new(Code::ApprovalPending, message).with("plan_id", id.as_str()));
-        }
-        let approval = Approval::by_host(Rail::Card, caller.scopes.vouching, host, now);
-        house.store.approve(&id, approval, now).await
+        decider.approve_plan(&id, ApprovalInput::of(shown), now).await.map(drop)
     } else {
-        house.store.reject(&id, host, Rail::Card, None, now).await
+        decider.reject_plan(&id, Some(shown.hash), None, now).await.map(drop)
     };
-    if let Err(refused) = decided {
-        let state = own(house, caller, &id).await?.map(|row| row.state.as_str());
-        return Err(refused.refusal().with("plan_id", id.as_str()).with("state", state));
+    match decided {
+        Ok(()) => {}
+        Err(DecisionError::Input(refusal)) => return Err(refusal),
+        Err(DecisionError::Store(refused)) => {
+            let state = find_own(gateway, caller, &id).await?.map(|row| row.state.as_str());
+            return Err(refused.refusal().with("plan_id", id.as_str()).with("state", state));
+        }
     }
-    house.announce(id.clone());
-    let row = own(house, caller, &id).await?.unwrap_or(row);
+    gateway.announce(id.clone());
+    let row = find_own(gateway, caller, &id).await?.unwrap_or(row);
     Ok(Envelope::ok(NAME, Map::new()).with_text("plan", plan_text(&row)))
 }
 
-async fn own(house: &House, caller: &Caller, id: &PlanId) -> Result<Option<PlanRow>, Refusal> {
-    let row = house.plan(id).await.map_err(|fault| fault.refusal())?;
+async fn find_own(gateway: &GatewayState, caller: &Caller, id: &PlanId) -> Result<Option<PlanRow>, Refusal> {
+    let row = gateway.plan(id).await.map_err(|fault| fault.refusal())?;
     Ok(row.filter(|row| row.plan.principal == caller.principal))
 }
 
-fn read(params: &RawValue) -> Result<Map<String, Value>, Refusal> {
+fn read_arguments(params: &RawValue) -> Result<Map<String, Value>, Refusal> {
     let none = raw::empty_object();
     let given = raw::get(params, "arguments").unwrap_or(&none);
     let parsed = strict_json::parse(given.get().as_bytes())

@@ -1,39 +1,38 @@
-//! The text rail: what a card says in the chat in the user's name, so that the agent repeats the call and sees its result.
-//! Every argument stands in it, as a Python literal; nothing is left for a host to fill in.
+//! The texts a card sends to the chat in the user's name, so that the agent repeats the call and sees its result. They hold every
+//! argument as a Python literal; the host has nothing to fill in.
 
-use countersign_core::intent::Door;
-use countersign_core::plan::Plan;
-use countersign_core::python;
-use countersign_core::words::plural;
-use countersign_wire::raw;
+use countersign_mcp::raw;
+use countersign_policy::intent::CallEntryPoint;
+use countersign_policy::plan::Plan;
+use countersign_policy::python;
+use countersign_policy::words::plural;
 use serde_json::value::RawValue;
 
-/// The call that has to be made again.
+/// The call to repeat.
 #[derive(Clone, Copy, Debug)]
-pub struct Again<'a> {
-    /// Through which door it came.
-    pub door: Door,
+pub struct RepeatedCall<'a> {
+    pub entry_point: CallEntryPoint,
     /// The params of its `tools/call`.
     pub params: Option<&'a RawValue>,
 }
 
-/// `Apply: call <tool>(<args>, preview=False)`: the first call's arguments in their order, then what confirms it.
-pub fn apply(plan: &Plan, again: Again<'_>, token: &str) -> String {
+/// `Apply: call <tool>(<args>, preview=False)`: the arguments of the first call in their order, then the confirmation.
+pub(super) fn apply_text(plan: &Plan, again: RepeatedCall<'_>, token: &str) -> String {
     let token = python::string(token);
     let (tool, mut arguments) = if plan.steps.is_empty() {
         let named = again.params.and_then(|params| raw::get_str(params, "name"));
         let given = again.params.and_then(|params| raw::get(params, "arguments"));
-        match again.door {
-            Door::Router(variant) => {
+        match again.entry_point {
+            CallEntryPoint::Router(variant) => {
                 let skipped = ["preview", "confirm_token", "yes"];
                 let mut arguments = arguments(given, &skipped);
                 arguments.push(format!("confirm_token={token}"));
                 arguments.push("yes=True".to_owned());
                 (variant.call_tool().to_owned(), arguments)
             }
-            Door::Direct => {
+            CallEntryPoint::Direct => {
                 let mut arguments = arguments(given, &["preview", "countersign"]);
-                arguments.push(format!("countersign={}", ours(given, &token)));
+                arguments.push(format!("countersign={}", countersign_argument(given, &token)));
                 let plain = || format!("{}__{}", plan.tool.upstream, plan.tool.tool);
                 (named.map_or_else(plain, |named| named.into_owned()), arguments)
             }
@@ -48,8 +47,8 @@ pub fn apply(plan: &Plan, again: Again<'_>, token: &str) -> String {
     format!("Apply: call {tool}({})", arguments.join(", "))
 }
 
-/// `Retry: call <tool>(<args>)`: the first call again, for a new plan in place of one that is spent.
-pub fn retry(plan: &Plan, again: Again<'_>) -> String {
+/// `Retry: call <tool>(<args>)`: the first call again, for a new plan.
+pub(super) fn retry_text(plan: &Plan, again: RepeatedCall<'_>) -> String {
     let given = again.params.and_then(|params| raw::get(params, "arguments"));
     let named = again.params.and_then(|params| raw::get_str(params, "name"));
     match (plan.steps.is_empty(), named) {
@@ -72,8 +71,8 @@ fn arguments(given: Option<&RawValue>, skipped: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The direct surface's own argument: what the first call said in it, and what confirms.
-fn ours(given: Option<&RawValue>, token: &str) -> String {
+/// The argument `countersign` of the direct surface: its members in the first call, then the confirmation.
+fn countersign_argument(given: Option<&RawValue>, token: &str) -> String {
     let before = given.and_then(|given| raw::get(given, "countersign")).map(raw::members).unwrap_or_default();
     let mut pairs: Vec<String> = before
         .into_iter()
@@ -88,11 +87,11 @@ fn ours(given: Option<&RawValue>, token: &str) -> String {
 }
 
 /// `Cancel: do not apply <description>.`
-pub fn cancel(plan: &Plan) -> String {
+pub(super) fn cancel_text(plan: &Plan) -> String {
     format!("Cancel: do not apply {}.", described(plan))
 }
 
-/// What a plan is called in a sentence, with its own determiner.
+/// A plan as the object of a sentence, with its determiner.
 fn described(plan: &Plan) -> String {
     if !plan.steps.is_empty() {
         return format!("the plan of {}", plural(plan.steps.len(), "step"));
@@ -116,7 +115,7 @@ fn described(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use countersign_core::intent::Variant;
+    use countersign_policy::intent::CallToolVariant;
     use serde_json::json;
 
     fn plan(tool: &str) -> Plan {
@@ -129,8 +128,8 @@ mod tests {
         .unwrap()
     }
 
-    fn text(tool: &str, door: Door, params: serde_json::Value) -> String {
-        apply(&plan(tool), Again { door, params: Some(&raw::to_raw(&params)) }, "tok")
+    fn text(tool: &str, entry_point: CallEntryPoint, params: serde_json::Value) -> String {
+        apply_text(&plan(tool), RepeatedCall { entry_point, params: Some(&raw::to_raw(&params)) }, "tok")
     }
 
     #[test]
@@ -138,13 +137,13 @@ mod tests {
         let params = json!({"name": "create_purchase_order", "arguments": {
             "supplier_id": 7, "lines": [{"sku": "A'1", "qty": 2.50}], "note": null, "preview": true}});
         assert_eq!(
-            text("katana:create_purchase_order", Door::Direct, params),
+            text("katana:create_purchase_order", CallEntryPoint::Direct, params),
             "Apply: call create_purchase_order(supplier_id=7, lines=[{'sku': \"A'1\", 'qty': 2.5}], note=None, \
              countersign={'confirm_token': 'tok', 'yes': True}, preview=False)"
         );
         let said = json!({"name": "k__fulfill_order", "arguments": {"countersign": {"mode": "execute", "yes": false}}});
         assert_eq!(
-            text("k:fulfill_order", Door::Direct, said),
+            text("k:fulfill_order", CallEntryPoint::Direct, said),
             "Apply: call k__fulfill_order(countersign={'mode': 'execute', 'confirm_token': 'tok', 'yes': True}, preview=False)"
         );
     }
@@ -154,7 +153,7 @@ mod tests {
         let params = json!({"name": "call_tool_write", "arguments": {"intent": {"operation_type": "write"}, "name": "k:t",
             "args": {"from": true}, "mode": "execute", "preview": false}});
         assert_eq!(
-            text("k:t", Door::Router(Variant::Write), params),
+            text("k:t", CallEntryPoint::Router(CallToolVariant::Write), params),
             "Apply: call call_tool_write(intent={'operation_type': 'write'}, name='k:t', args={'from': True}, mode='execute', \
              confirm_token='tok', yes=True, preview=False)"
         );
@@ -171,7 +170,7 @@ mod tests {
             ("k:correct_sales_order", "the correction of that sales order"),
             ("k:wipe", "the call of k:wipe"),
         ] {
-            assert_eq!(cancel(&plan(tool)), format!("Cancel: do not apply {said}."));
+            assert_eq!(cancel_text(&plan(tool)), format!("Cancel: do not apply {said}."));
         }
     }
 }

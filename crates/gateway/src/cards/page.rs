@@ -1,4 +1,7 @@
-//! The cards' files: one document each, made of one script and one style, whole and without anything to fetch.
+//! The documents of the cards: one HTML file each, with style and script inside, that fetches nothing.
+
+use countersign_policy::visible_text::javascript_pattern;
+use serde_json::Value;
 
 const SHELL: &str = include_str!("page/card.html");
 const STYLE: &str = include_str!("page/card.css");
@@ -13,14 +16,13 @@ fn document(kind: &str, title: &str, desk: Option<&str>) -> String {
         .replace("{{desk}}", &desk)
         .replace("{{style}}", STYLE)
         .replace("{{script}}", SCRIPT)
+        .replace("{{hidden}}", &Value::from(javascript_pattern(r"\n\t")).to_string())
 }
 
-/// The card of a plan that waits.
 pub(super) fn plan(desk: Option<&str>) -> String {
     document("plan", "Plan", desk)
 }
 
-/// The card of what became of a plan.
 pub(super) fn result(desk: Option<&str>) -> String {
     document("result", "Result", desk)
 }

@@ -1,69 +1,77 @@
-//! Building the catalogue from what is listed, pinned and ruled: names that collide are found, oddities noted, the outlook of
-//! each tool resolved. Pure: the same lists, pins and rules give the same catalogue.
+//! Builds the catalogue from lists, pins and rules: finds colliding names, notes oddities, resolves the rules for each tool. A pure function.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use countersign_core::call::{Caller, Scopes};
-use countersign_core::config::Prefix;
-use countersign_core::effect::Because;
-use countersign_core::gate::outlook;
-use countersign_core::ids::{FullName, PrincipalId, SessionId, ToolName};
-use countersign_core::mode::Mode;
-use countersign_core::record::Source as Door;
-use countersign_core::role::Role;
-use countersign_core::rules::{Facts, RuleSet};
-use countersign_core::tool::Tool;
+use countersign_config::ToolNamePrefix;
+use countersign_policy::call::{Caller, CallerScopes};
+use countersign_policy::effect::{EffectReason, Evidence, evidence};
+use countersign_policy::gate::outlook;
+use countersign_policy::ids::{FullName, PrincipalId, SessionId, ToolName};
+use countersign_policy::mode::Mode;
+use countersign_policy::record::Source as Door;
+use countersign_policy::role::Role;
+use countersign_policy::rules::{ConditionFacts, RuleSet};
+use countersign_policy::tool::Tool;
 use serde_json::{Map, Value};
 
-use super::alike::{folded, skeleton};
-use super::roster::Entry;
-use super::{Catalog, Listed, Outlook, Pinned, Roster, Stand, Withheld};
+use super::listed_tools::ListedToolEntry;
+use super::lookalikes::{folded, skeleton};
+use super::{
+    Catalog, DefinitionFlips, Listed, ListedTools, PinComparison, PolicyOutlook, ToolStanding, WithheldReason,
+};
 use crate::escape;
 use crate::search::{Document, Index};
 
-/// One upstream's part of the catalogue.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// What it lists.
-    pub roster: Arc<Roster>,
-    /// How that compares with its pins; a tool that is not in here counts as new.
-    pub standings: HashMap<ToolName, Pinned>,
-    /// How its tools are named on the direct surface.
-    pub prefix: Prefix,
+pub struct CatalogSource {
+    pub listed: Arc<ListedTools>,
+    /// How that compares with its pins; a tool that is absent here counts as new.
+    pub standings: HashMap<ToolName, PinComparison>,
+    pub prefix: ToolNamePrefix,
+    /// Whether this is what was accepted before, and the upstream has not listed it again yet.
+    pub is_starting: bool,
 }
 
 impl Catalog {
-    /// Builds the catalogue of these upstreams under these rules.
-    pub fn build(sources: &[Source], rules: &RuleSet) -> Self {
-        let bare = matches!(sources, [Source { prefix: Prefix::None, .. }]);
-        let entries: Vec<(&Source, &Entry)> = sources
+    pub fn build(sources: &[CatalogSource], rules: &RuleSet) -> Self {
+        let bare = matches!(sources, [CatalogSource { prefix: ToolNamePrefix::None, .. }]);
+        let entries: Vec<(&CatalogSource, &ListedToolEntry)> = sources
             .iter()
-            .flat_map(|source| source.roster.entries.iter().map(move |entry| (source, entry)))
+            .flat_map(|source| source.listed.entries.iter().map(move |entry| (source, entry)))
             .collect();
         let directs: Vec<String> = entries.iter().map(|(_, entry)| direct_name(&entry.tool, bare)).collect();
         let clashes = clashes(&entries, &directs);
-        let law = Plain::of(rules);
-        let strangers = Strangers::of(&entries);
+        let policy = UnconditionalRules::of(rules);
+        let strangers = ForeignToolNames::of(&entries);
         let mut catalog = Self { bare, ..Self::default() };
         for ((position, (source, entry)), direct) in entries.iter().enumerate().zip(directs) {
             let standing = match (&entry.withheld, clashes.get(&position)) {
-                (Some(withheld), _) | (None, Some(withheld)) => Stand::Quarantined(withheld.clone()),
-                (None, None) => stand(source.standings.get(&entry.tool.name)),
+                (Some(withheld), _) | (None, Some(withheld)) => ToolStanding::Quarantined(withheld.clone()),
+                (None, None) => standing_of(source.standings.get(&entry.tool.name)),
             };
-            let outlook = law.outlook(&entry.tool);
-            let flags = flags(&entry.tool, &outlook, &strangers);
+            let tool = as_accepted(&entry.tool, source.standings.get(&entry.tool.name));
+            let outlook = policy.outlook(&tool);
+            let flips = flips(source.standings.get(&entry.tool.name));
+            let mut flags = flags(&tool, &outlook, &strangers);
+            if let Some(DefinitionFlips { known, is_set: false }) = flips {
+                flags.push(format!(
+                    "this definition was accepted before: the tool flips between {known} known definitions"
+                ));
+            }
             // Of two tools of one name the first is found; both are withheld.
             catalog.by_name.entry(entry.tool.full_name()).or_insert(position);
             catalog.by_direct.entry(direct.clone()).or_insert(position);
             catalog.tools.push(Listed {
-                tool: Arc::clone(&entry.tool),
+                tool,
                 standing,
+                flips,
                 flags,
                 outlook,
                 raw: Arc::clone(&entry.raw),
                 mirrors: entry.mirrors.clone(),
                 direct_name: direct,
+                is_starting: source.is_starting,
                 direct: OnceLock::new(),
             });
         }
@@ -98,21 +106,61 @@ fn direct_name(tool: &Tool, bare: bool) -> String {
     if bare { tool.name.to_string() } else { format!("{}__{}", tool.upstream, tool.name) }
 }
 
-fn stand(pinned: Option<&Pinned>) -> Stand {
+fn standing_of(pinned: Option<&PinComparison>) -> ToolStanding {
     match pinned {
-        Some(Pinned::Accepted) => Stand::Accepted,
-        Some(Pinned::Changed(was)) => Stand::Changed(Arc::clone(was)),
+        Some(PinComparison::Accepted | PinComparison::Reordered(_) | PinComparison::InSet { .. }) => {
+            ToolStanding::Accepted
+        }
+        Some(PinComparison::Changed(was) | PinComparison::Flipped { was, .. }) => {
+            ToolStanding::Changed(Arc::clone(was))
+        }
         // INVARIANT (closed by default): a tool nobody compared with its pin is not accepted.
-        Some(Pinned::New) | None => Stand::Quarantined(Withheld::fresh()),
+        Some(PinComparison::New) | None => ToolStanding::Quarantined(WithheldReason::fresh()),
     }
 }
 
-/// Names a host or a reader could take for each other: all of them are withheld.
-fn clashes(entries: &[(&Source, &Entry)], directs: &[String]) -> HashMap<usize, Withheld> {
+/// Gives the tool the accepted fingerprint, so that plans and rules about it survive a list in another order.
+fn as_accepted(tool: &Arc<Tool>, pinned: Option<&PinComparison>) -> Arc<Tool> {
+    let accepted = match pinned {
+        Some(PinComparison::Reordered(accepted) | PinComparison::InSet { accepted, .. }) => *accepted,
+        Some(
+            PinComparison::Accepted
+            | PinComparison::New
+            | PinComparison::Changed(_)
+            | PinComparison::Flipped { .. },
+        )
+        | None => tool.fingerprint,
+    };
+    if accepted == tool.fingerprint {
+        return Arc::clone(tool);
+    }
+    Arc::new(Tool { fingerprint: accepted, ..Tool::clone(tool) })
+}
+
+fn flips(pinned: Option<&PinComparison>) -> Option<DefinitionFlips> {
+    match pinned? {
+        PinComparison::InSet { of, .. } => Some(DefinitionFlips { known: *of, is_set: true }),
+        PinComparison::Flipped { known, .. } => Some(DefinitionFlips { known: *known, is_set: false }),
+        PinComparison::Accepted
+        | PinComparison::Reordered(_)
+        | PinComparison::New
+        | PinComparison::Changed(_) => None,
+    }
+}
+
+/// Names a host or a reader could mistake for each other: all of them are withheld.
+fn clashes(
+    entries: &[(&CatalogSource, &ListedToolEntry)],
+    directs: &[String],
+) -> HashMap<usize, WithheldReason> {
     let mut found = HashMap::new();
     for (key, withheld, how) in [
-        (folded as fn(&str) -> String, Withheld::collision as fn(String) -> Withheld, "has the same name"),
-        (skeleton, Withheld::lookalike, "looks like it"),
+        (
+            folded as fn(&str) -> String,
+            WithheldReason::collision as fn(String) -> WithheldReason,
+            "has the same name",
+        ),
+        (skeleton, WithheldReason::lookalike, "looks like it"),
     ] {
         let mut groups: HashMap<String, Vec<usize>> = HashMap::new();
         for (position, direct) in directs.iter().enumerate() {
@@ -132,7 +180,7 @@ fn clashes(entries: &[(&Source, &Entry)], directs: &[String]) -> HashMap<usize, 
 }
 
 /// The rules that need no arguments, and a caller to resolve them for.
-struct Plain<'r> {
+struct UnconditionalRules<'r> {
     all: &'r RuleSet,
     unconditional: RuleSet,
     settled: bool,
@@ -140,7 +188,7 @@ struct Plain<'r> {
     none: Map<String, Value>,
 }
 
-impl<'r> Plain<'r> {
+impl<'r> UnconditionalRules<'r> {
     fn of(all: &'r RuleSet) -> Self {
         let unconditional = all.rules().iter().filter(|rule| rule.when.is_none()).cloned().collect();
         let caller = Caller {
@@ -148,19 +196,21 @@ impl<'r> Plain<'r> {
             credential: None,
             role: Role::Agent,
             session: SessionId::new(""),
+            request_id: None,
             source: Door::Mcp,
-            scopes: Scopes::all(),
+            host: None,
+            scopes: CallerScopes::all(),
         };
         let unconditional = RuleSet::compile(unconditional, all.unlisted())
             .map(|rules| rules.with_strengths(all.strengths()));
-        // Globs that compiled once compile again; should they not, nothing counts as settled.
+        // Globs that compiled once compile again; if not, nothing counts as settled.
         let settled = unconditional.is_ok();
         Self { all, unconditional: unconditional.unwrap_or_default(), settled, caller, none: Map::new() }
     }
 
-    fn outlook(&self, tool: &Tool) -> Outlook {
+    fn outlook(&self, tool: &Tool) -> PolicyOutlook {
         let name = tool.full_name();
-        let facts = Facts {
+        let facts = ConditionFacts {
             name: &name,
             tool: Some(tool),
             arguments: &self.none,
@@ -171,7 +221,7 @@ impl<'r> Plain<'r> {
         };
         let resolution = self.unconditional.resolve(&facts);
         let (classified, kind, strength) = outlook(tool, &resolution);
-        Outlook {
+        PolicyOutlook {
             effect: classified.effect,
             because: classified.because,
             kind,
@@ -192,15 +242,15 @@ impl<'r> Plain<'r> {
     }
 }
 
-/// Names that only mean a tool of some other upstream.
-struct Strangers<'e> {
+/// Tool names by upstream, to find definitions that mention tools of other upstreams.
+struct ForeignToolNames<'e> {
     names: HashMap<String, Vec<&'e Tool>>,
-    /// Tools by what their own name looks like.
+    /// Tools by the skeleton of their own name.
     skeletons: HashMap<String, Vec<&'e Tool>>,
 }
 
-impl<'e> Strangers<'e> {
-    fn of(entries: &[(&Source, &'e Entry)]) -> Self {
+impl<'e> ForeignToolNames<'e> {
+    fn of(entries: &[(&CatalogSource, &'e ListedToolEntry)]) -> Self {
         let mut names: HashMap<String, Vec<&Tool>> = HashMap::new();
         let mut skeletons: HashMap<String, Vec<&Tool>> = HashMap::new();
         for (_, entry) in entries {
@@ -217,19 +267,19 @@ impl<'e> Strangers<'e> {
         Self { names, skeletons }
     }
 
-    /// The first tool of another upstream whose own name is the same, or looks the same.
+    /// The first tool of another upstream whose own name is or looks the same.
     fn overlapping(&self, tool: &Tool) -> Option<&'e Tool> {
         let alike = self.skeletons.get(&skeleton(tool.name.as_str()))?;
         alike.iter().find(|other| other.upstream != tool.upstream).copied()
     }
 
-    /// The first tool of another upstream that the text names.
+    /// The first tool of another upstream that the text mentions.
     fn named_by(&self, tool: &Tool) -> Option<FullName> {
         let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
         let words = tool.description().split(move |c: char| !part(c));
         words.map(|word| word.trim_matches(['.', ':', '-'])).filter(|word| word.len() > 2).find_map(|word| {
             let meant = self.names.get(word)?;
-            // A name this upstream has as well is its own.
+            // A name that this upstream has as well is its own.
             if meant.iter().any(|other| other.upstream == tool.upstream) {
                 return None;
             }
@@ -239,10 +289,21 @@ impl<'e> Strangers<'e> {
 }
 
 /// What a person should see before trusting a tool.
-fn flags(tool: &Tool, outlook: &Outlook, strangers: &Strangers<'_>) -> Vec<String> {
+fn flags(tool: &Tool, outlook: &PolicyOutlook, strangers: &ForeignToolNames<'_>) -> Vec<String> {
     let mut flags = Vec::new();
-    if outlook.because == Because::Contradiction {
-        flags.push(format!("its annotations contradict its name: it is governed as {}", outlook.effect));
+    if outlook.because == EffectReason::Contradiction {
+        let schema = tool.definition.get("inputSchema");
+        let found = evidence(tool.annotations, tool.name.as_str(), schema);
+        flags.push(match found.filter(Evidence::is_from_schema) {
+            Some(Evidence { why, .. }) => {
+                format!(
+                    "its annotations contradict its schema ({}): it is governed as {}",
+                    escape::line(&why),
+                    outlook.effect
+                )
+            }
+            None => format!("its annotations contradict its name: it is governed as {}", outlook.effect),
+        });
     }
     if hides(&tool.definition) {
         flags.push("its definition holds characters that are not shown".to_owned());
@@ -270,7 +331,7 @@ fn hides(definition: &Map<String, Value>) -> bool {
     definition.iter().any(|(name, value)| escape::hides(name) || value_hides(value))
 }
 
-/// Whether any text in a value holds something a reader would not see.
+/// Whether any text in a value contains something invisible.
 pub(super) fn value_hides(value: &Value) -> bool {
     match value {
         Value::String(text) => escape::hides(text),

@@ -1,20 +1,23 @@
-//! A tool as the direct surface lists it: its own bytes with our name, annotations that say the governed effect, and one more
-//! optional argument. What a reader would not see is escaped; everything else stays as it came.
+//! A tool's definition on the direct surface: its own bytes with our name, annotations of the governed effect, and one more optional
+//! argument. Invisible characters are escaped; everything else stays.
 
-use countersign_core::effect::Effect;
-use countersign_wire::raw::{self, Edit, Raw};
+use countersign_mcp::raw::{self, MemberEdit, RawJson};
+use countersign_policy::effect::Effect;
 use serde_json::Value;
 
 use super::build::value_hides;
 use super::{COUNTERSIGN, Listed};
 use crate::escape;
-use crate::surfaces::definitions::DIRECT_COACHING;
 
-/// The schema of the argument `countersign`.
-const ARGUMENT: &str = r#"{"type":"object","description":"For the Countersign gateway, not for the tool: mode and intent of this call, and what confirms a plan that was shown.","properties":{"mode":{"type":"string","enum":["ask","plan","execute"]},"intent":{"type":"object","properties":{"operation_type":{"type":"string","enum":["read","write","destructive"]},"data_sensitivity":{"type":"string","enum":["public","internal","private","unknown"]},"reason":{"type":"string","maxLength":1000}},"required":["operation_type"]},"confirm_token":{"type":"string"},"yes":{"type":"boolean"},"confirm_text":{"type":"string"},"wait_seconds":{"type":"number","minimum":0,"maximum":600}}}"#;
+/// The schema of the argument `countersign`. Short, because it is on every tool that changes something: it is explained once, in the
+/// server's instructions and by `get_status`. It is accepted on every tool.
+const ARGUMENT: &str = r#"{"type":"object","description":"see get_status"}"#;
+
+/// In `_meta` of a tool whose upstream is still starting: calls of it wait.
+const STARTING: &str = "countersign/starting";
 
 /// The definition with our edits; the tool's own bytes where an edit is impossible.
-pub(super) fn definition(listed: &Listed) -> Raw {
+pub(super) fn definition(listed: &Listed) -> RawJson {
     edited(listed).and_then(raw::from_text).unwrap_or_else(|| (*listed.raw).to_owned())
 }
 
@@ -25,29 +28,34 @@ fn edited(listed: &Listed) -> Option<String> {
         Effect::Write => ("false", "false"),
         Effect::Destructive => ("false", "true"),
     };
-    let hints = [Edit::Set("readOnlyHint", read_only), Edit::Set("destructiveHint", destructive)];
-    let text = raw::edit_inside(&text, "annotations", &hints)?;
+    let hints = [MemberEdit::Set("readOnlyHint", read_only), MemberEdit::Set("destructiveHint", destructive)];
+    let mut text = raw::edit_inside(&text, "annotations", &hints)?;
+    if listed.is_starting {
+        text = raw::edit_inside(&text, "_meta", &[MemberEdit::Set(STARTING, "true")])?;
+    }
     let name = raw::to_raw(&listed.direct_name);
     let own = raw::get_text(&text, "inputSchema").filter(|schema| schema.starts_with('{'));
-    let schema = raw::edit_inside(
-        own.unwrap_or(r#"{"type":"object"}"#),
-        "properties",
-        &[Edit::Set(COUNTERSIGN, ARGUMENT)],
-    )?;
-    let mut edits = vec![Edit::Set("name", name.get()), Edit::Set("inputSchema", &schema)];
-    let coached = coached(listed, &text);
-    if let Some(description) = &coached {
-        edits.push(Edit::Set("description", description.get()));
+    let own = own.unwrap_or(r#"{"type":"object"}"#);
+    let changes = listed.outlook.effect != Effect::Read || listed.may_ask();
+    let extra =
+        changes.then(|| raw::edit_inside(own, "properties", &[MemberEdit::Set(COUNTERSIGN, ARGUMENT)]));
+    let schema = extra.flatten();
+    let mut edits = vec![
+        MemberEdit::Set("name", name.get()),
+        MemberEdit::Set("inputSchema", schema.as_deref().unwrap_or(own)),
+    ];
+    if !listed.keeps_output_schema() {
+        edits.push(MemberEdit::Remove("outputSchema"));
     }
     let titled = titled(listed, &text);
     if let Some(title) = &titled {
-        edits.push(Edit::Set("title", title.get()));
+        edits.push(MemberEdit::Set("title", title.get()));
     }
     raw::edit_text(&text, &edits)
 }
 
-/// A title for a tool that has none and is listed under a name of ours; none where it keeps its own.
-fn titled(listed: &Listed, text: &str) -> Option<Raw> {
+/// A title for a tool that has none and is listed under a name of ours.
+fn titled(listed: &Listed, text: &str) -> Option<RawJson> {
     if listed.direct_name == listed.tool.name.as_str() || raw::get_text(text, "title").is_some() {
         return None;
     }
@@ -56,49 +64,40 @@ fn titled(listed: &Listed, text: &str) -> Option<Raw> {
     Some(raw::to_raw(&hinted.map_or_else(|| listed.tool.full_name().to_string(), |title| title.to_string())))
 }
 
-/// The description of a tool that previews, with what to do after the preview; none where nothing is added.
-fn coached(listed: &Listed, text: &str) -> Option<Raw> {
-    if listed.outlook.effect == Effect::Read || !listed.may_ask() {
-        return None;
-    }
-    let own = raw::get_text(text, "description").and_then(raw::text_of_string).unwrap_or_default();
-    let own = own.trim_end();
-    let joint = if own.is_empty() { "" } else { "\n\n" };
-    Some(raw::to_raw(&format!("{own}{joint}{DIRECT_COACHING}")))
-}
-
-/// The definition's text. Where a description or title hides something it is shown; only such a definition is written anew.
+/// The definition's text. Only one whose description or title hides something is rewritten.
 fn readable(listed: &Listed) -> String {
     let mut whole = Value::Object(listed.tool.definition.clone());
     if !value_hides(&whole) {
         return listed.raw.get().to_owned();
     }
-    show(&mut whole, Keys::Keywords);
+    show(&mut whole, ObjectKeyKind::Keywords);
     whole.to_string()
 }
 
-/// What the keys of an object are: keywords, or names somebody chose.
+/// Whether the keys of an object are keywords or names somebody chose.
 #[derive(Clone, Copy, PartialEq)]
-enum Keys {
+enum ObjectKeyKind {
     Keywords,
     Names,
 }
 
-fn show(value: &mut Value, keys: Keys) {
+fn show(value: &mut Value, keys: ObjectKeyKind) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| show(item, Keys::Keywords)),
+        Value::Array(items) => items.iter_mut().for_each(|item| show(item, ObjectKeyKind::Keywords)),
         Value::Object(members) => {
             for (name, member) in members.iter_mut() {
                 match (keys, name.as_str(), &mut *member) {
-                    (Keys::Keywords, "description" | "title", Value::String(text)) => {
+                    (ObjectKeyKind::Keywords, "description" | "title", Value::String(text)) => {
                         *text = escape::visible(text)
                     }
                     // Values that are compared or sent: changing them would change the tool.
-                    (Keys::Keywords, "enum" | "const" | "default" | "examples", _) => {}
-                    (Keys::Keywords, "properties" | "$defs" | "definitions", names) => {
-                        show(names, Keys::Names)
+                    (ObjectKeyKind::Keywords, "enum" | "const" | "default" | "examples", _) => {}
+                    (ObjectKeyKind::Keywords, "properties" | "$defs" | "definitions", names) => {
+                        show(names, ObjectKeyKind::Names)
                     }
-                    (Keys::Keywords | Keys::Names, _, other) => show(other, Keys::Keywords),
+                    (ObjectKeyKind::Keywords | ObjectKeyKind::Names, _, other) => {
+                        show(other, ObjectKeyKind::Keywords)
+                    }
                 }
             }
         }

@@ -3,29 +3,35 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use countersign_core::config::{Prefix, Trust};
-use countersign_core::rules::{Condition, Rule, RuleSet, Unlisted};
-use countersign_store::Sight;
-use countersign_wire::raw;
+use countersign_config::{ToolNamePrefix, UpstreamTrust};
+use countersign_mcp::raw;
+use countersign_policy::rules::{Condition, Rule, RuleSet, UnlistedToolPolicy};
+use countersign_store::ListingOccurrence;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::schema::Schemas;
-use crate::search::Query;
+use crate::search::SearchQuery;
 
-fn roster(upstream: &str, tools: &[&str]) -> Arc<Roster> {
+fn listed(upstream: &str, tools: &[&str]) -> Arc<ListedTools> {
     let definitions = tools.iter().map(|tool| raw::from_text(*tool).unwrap()).collect();
-    Arc::new(Roster::read(&UpstreamId::new(upstream), definitions, Headers::Plain, &Schemas::default()))
+    Arc::new(ListedTools::read(
+        &UpstreamId::new(upstream),
+        definitions,
+        HeaderMirroring::Plain,
+        &Schemas::default(),
+    ))
 }
 
 /// An upstream at first sight: everything sound is accepted.
-fn trusted(upstream: &str, tools: &[&str]) -> Source {
-    let roster = roster(upstream, tools);
-    let standings = plan_pins(Trust::FirstSight, Sight::First, &[], &roster.sound()).standings;
-    Source { roster, standings, prefix: Prefix::Upstream }
+fn trusted(upstream: &str, tools: &[&str]) -> CatalogSource {
+    let listed = listed(upstream, tools);
+    let standings =
+        plan_pins(UpstreamTrust::FirstSight, ListingOccurrence::First, &[], &listed.sound()).standings;
+    CatalogSource { listed, standings, prefix: ToolNamePrefix::Upstream, is_starting: false }
 }
 
-fn build(sources: &[Source]) -> Catalog {
+fn build(sources: &[CatalogSource]) -> Catalog {
     Catalog::build(sources, &RuleSet::default())
 }
 
@@ -36,9 +42,9 @@ fn named(name: &str) -> String {
 /// Each tool's full name and where it stands.
 fn stands(catalog: &Catalog) -> Vec<String> {
     let tell = |listed: &Listed| match &listed.standing {
-        Stand::Accepted => format!("{} accepted", listed.tool.full_name()),
-        Stand::Changed(_) => format!("{} changed", listed.tool.full_name()),
-        Stand::Quarantined(withheld) => {
+        ToolStanding::Accepted => format!("{} accepted", listed.tool.full_name()),
+        ToolStanding::Changed(_) => format!("{} changed", listed.tool.full_name()),
+        ToolStanding::Quarantined(withheld) => {
             format!("{} {}: {}", listed.tool.full_name(), withheld.reason, withheld.why)
         }
     };
@@ -47,7 +53,7 @@ fn stands(catalog: &Catalog) -> Vec<String> {
 
 #[test]
 fn names_that_collide_withhold_each_other() {
-    let check = |sources: &[Source], expect: &[&str]| assert_eq!(stands(&build(sources)), expect);
+    let check = |sources: &[CatalogSource], expect: &[&str]| assert_eq!(stands(&build(sources)), expect);
     check(
         &[trusted("a", &[&named("x"), &named("y"), &named("x")])],
         &[
@@ -129,7 +135,7 @@ fn tools_that_cannot_be_used_are_withheld_with_the_reason() {
     ];
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
     let source = trusted("u", &tools);
-    assert_eq!(source.roster.unreadable().len(), 2);
+    assert_eq!(source.listed.unreadable().len(), 2);
     let said = stands(&build(&[source]));
     let why: Vec<&str> = said.iter().map(|line| line.split_once(" tool_unusable: ").unwrap().1).collect();
     assert_eq!(
@@ -149,29 +155,43 @@ fn marks_for_headers_count_only_where_headers_are_sent() {
     let tool = r#"{"name":"x","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"}}}}"#;
     let read = |headers| {
         let definitions = vec![raw::from_text(tool).unwrap()];
-        Roster::read(&UpstreamId::new("u"), definitions, headers, &Schemas::default()).sound().len()
+        ListedTools::read(&UpstreamId::new("u"), definitions, headers, &Schemas::default()).sound().len()
     };
-    assert_eq!((read(Headers::Plain), read(Headers::Mirrored)), (1, 0));
+    assert_eq!((read(HeaderMirroring::Plain), read(HeaderMirroring::Mirrored)), (1, 0));
     let good = r#"{"name":"x","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}"#;
     let definitions = vec![raw::from_text(good).unwrap()];
-    let roster =
-        Arc::new(Roster::read(&UpstreamId::new("u"), definitions, Headers::Mirrored, &Schemas::default()));
-    let standings = plan_pins(Trust::FirstSight, Sight::First, &[], &roster.sound()).standings;
-    let catalog = build(&[Source { roster, standings, prefix: Prefix::Upstream }]);
+    let listed = Arc::new(ListedTools::read(
+        &UpstreamId::new("u"),
+        definitions,
+        HeaderMirroring::Mirrored,
+        &Schemas::default(),
+    ));
+    let standings =
+        plan_pins(UpstreamTrust::FirstSight, ListingOccurrence::First, &[], &listed.sound()).standings;
+    let catalog =
+        build(&[CatalogSource { listed, standings, prefix: ToolNamePrefix::Upstream, is_starting: false }]);
     assert!(catalog.get(&FullName::new("u", "x")).unwrap().mirrors.is_some());
 }
 
 #[test]
 fn invariant_closed_by_default_in_the_catalogue() {
     // A tool that nobody compared with its pin is new, and what is withheld is not found, not listed, not suggested.
-    let roster = roster("u", &[&named("x_y")]);
-    let catalog = build(&[Source { roster, standings: HashMap::new(), prefix: Prefix::Upstream }]);
+    let listed = listed("u", &[&named("x_y")]);
+    let catalog = build(&[CatalogSource {
+        listed,
+        standings: HashMap::new(),
+        prefix: ToolNamePrefix::Upstream,
+        is_starting: false,
+    }]);
     assert_eq!(stands(&catalog), ["u:x_y tool_new: nobody has accepted it yet"]);
     assert_eq!(catalog.accepted().count(), 0);
     assert!(catalog.index().is_empty());
-    assert!(matches!(catalog.standing(&FullName::new("u", "x_y")), Standing::Quarantined(_, "tool_new")));
+    assert!(matches!(
+        catalog.standing(&FullName::new("u", "x_y")),
+        CatalogStatus::Quarantined(_, "tool_new")
+    ));
     assert!(
-        matches!(catalog.standing(&FullName::new("u", "x_z")), Standing::Unknown(near) if near.is_empty())
+        matches!(catalog.standing(&FullName::new("u", "x_z")), CatalogStatus::Unknown(near) if near.is_empty())
     );
 }
 
@@ -186,11 +206,11 @@ fn lookups_find_tools_by_every_name() {
         order,
         ["git__status", "git__commit", "files__read_file", "files__read_files", "files__write_file"]
     );
-    assert!(matches!(catalog.standing(&FullName::new("git", "status")), Standing::Accepted(_)));
+    assert!(matches!(catalog.standing(&FullName::new("git", "status")), CatalogStatus::Accepted(_)));
     assert_eq!(catalog.by_direct_name("files__read_file").unwrap().tool.name.as_str(), "read_file");
     assert!(catalog.by_direct_name("files:read_file").is_none());
     let near = |name: &str| {
-        let Standing::Unknown(near) = catalog.standing(&name.parse().unwrap()) else {
+        let CatalogStatus::Unknown(near) = catalog.standing(&name.parse().unwrap()) else {
             panic!("{name} is known")
         };
         near
@@ -199,11 +219,11 @@ fn lookups_find_tools_by_every_name() {
     assert_eq!(near("git:stats"), ["git:status"]);
     assert_eq!(near("nothing:alike"), Vec::<String>::new());
     assert_eq!(catalog.counts(&UpstreamId::new("files")), (3, 0));
-    let found = catalog.index().search(&Query::new("write file", 5));
+    let found = catalog.index().search(&SearchQuery::new("write file", 5));
     assert_eq!(catalog.indexed(found.hits[0].doc).unwrap().tool.name.as_str(), "write_file");
     assert!(!catalog.is_bare());
     let mut only = trusted("git", &[&named("status")]);
-    only.prefix = Prefix::None;
+    only.prefix = ToolNamePrefix::None;
     let bare = build(&[only]);
     assert!(bare.is_bare());
     assert_eq!(bare.by_direct_name("status").unwrap().tool.name.as_str(), "status");
@@ -238,11 +258,11 @@ fn the_outlook_is_what_the_rules_say_without_arguments() {
     let mut human = Rule::named("1", &["u:get_*"]);
     human.role = Some(Role::Human);
     let mut careful = Rule::named("2", &["u:create_*"]);
-    careful.strength = Some(Strength::Human);
+    careful.strength = Some(ApprovalStrength::Human);
     careful.when = Some(Condition::compile("args.amount > 10").unwrap());
     let mut denied = Rule::named("3", &["u:shell"]);
     denied.deny = Some("no shell".to_owned());
-    let rules = RuleSet::compile(vec![human, careful, denied], Unlisted::Govern).unwrap();
+    let rules = RuleSet::compile(vec![human, careful, denied], UnlistedToolPolicy::Govern).unwrap();
     let reader = json!({"name": "look", "annotations": {"readOnlyHint": true}}).to_string();
     let tools = [reader, named("get_x"), named("create_x"), named("shell"), named("wipe_x")];
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
@@ -251,16 +271,19 @@ fn the_outlook_is_what_the_rules_say_without_arguments() {
     assert!(outlook("look").is_plain_read());
     assert_eq!(outlook("get_x").outlook.role, Some(Role::Human));
     let create = &outlook("create_x").outlook;
-    assert_eq!((create.effect, create.strength, create.conditional), (Effect::Write, Strength::Host, true));
+    assert_eq!(
+        (create.effect, create.strength, create.conditional),
+        (Effect::Write, ApprovalStrength::Host, true)
+    );
     assert_eq!(outlook("shell").outlook.denied.as_deref(), Some("no shell"));
     let wipe = &outlook("wipe_x").outlook;
     assert_eq!(
         (wipe.effect, wipe.because, wipe.kind),
-        (Effect::Destructive, Because::Lexicon, Kind::Preview)
+        (Effect::Destructive, EffectReason::Lexicon, Kind::Preview)
     );
     // What only people may call is not suggested to anyone who mistypes.
     assert!(
-        matches!(catalog.standing(&FullName::new("u", "get_y")), Standing::Unknown(near) if near.is_empty())
+        matches!(catalog.standing(&FullName::new("u", "get_y")), CatalogStatus::Unknown(near) if near.is_empty())
     );
 }
 
@@ -272,21 +295,44 @@ fn direct(tool: &str) -> String {
 #[test]
 fn invariant_nothing_dropped_on_the_direct_surface() {
     let tool = r#"{ "x-vendor": {"n": 12345678901234567890123, "f": 1.50} ,"name":"t","annotations":{"title":"T","readOnlyHint":true,"category":"c"},"inputSchema":{"type":"object","properties":{"a":{"maximum":9007199254740993}},"required":["a"],"additionalProperties":false},"execution":{"taskSupport":"optional"}}"#;
-    let listed = direct(tool);
-    let argument =
-        raw::get_in(&raw::from_text(listed.as_str()).unwrap(), &["inputSchema", "properties", "countersign"])
-            .unwrap()
-            .get()
-            .to_owned();
     let expect = tool
         .replace(r#""name":"t""#, r#""name":"u__t""#)
         .replace(r#""category":"c"}"#, r#""category":"c","destructiveHint":false}"#)
-        .replace(r#"9007199254740993}}"#, &format!(r#"9007199254740993}},"countersign":{argument}}}"#))
         .replace(r#""taskSupport":"optional"}}"#, r#""taskSupport":"optional"},"title":"T"}"#);
-    assert_eq!(listed, expect);
-    let argument: Value = serde_json::from_str(&argument).unwrap();
-    let keys: Vec<&String> = argument["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["mode", "intent", "confirm_token", "yes", "confirm_text", "wait_seconds"]);
+    assert_eq!(direct(tool), expect);
+    // What changes something has one more optional argument, which is explained elsewhere.
+    let changes = tool.replace(r#""readOnlyHint":true"#, r#""readOnlyHint":false"#);
+    let argument = r#"{"type":"object","description":"see get_status"}"#;
+    let expect = expect
+        .replace(r#""readOnlyHint":true"#, r#""readOnlyHint":false"#)
+        .replace(r#"9007199254740993}}"#, &format!(r#"9007199254740993}},"countersign":{argument}}}"#));
+    assert_eq!(direct(&changes), expect);
+}
+
+/// Clients check every answer against it, and ours would fail.
+#[test]
+fn an_output_schema_is_listed_only_where_no_answer_of_ours_can_take_its_place() {
+    let tool = |read_only: bool| {
+        json!({"name": "t", "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": read_only}})
+            .to_string()
+    };
+    for (prefix, read_only, expect) in [
+        (ToolNamePrefix::Upstream, true, false),
+        (ToolNamePrefix::None, true, true),
+        (ToolNamePrefix::None, false, false),
+    ] {
+        let source = CatalogSource { prefix, ..trusted("u", &[&tool(read_only)]) };
+        let catalog = build(&[source]);
+        let listed = catalog.tools().next().unwrap();
+        let fingerprint = listed.tool.fingerprint;
+        assert_eq!(
+            listed.direct_definition().get().contains("outputSchema"),
+            expect,
+            "{prefix:?} {read_only}"
+        );
+        let own = serde_json::from_str(&tool(read_only)).unwrap();
+        assert_eq!(fingerprint, Tool::read(UpstreamId::new("u"), own).unwrap().fingerprint);
+    }
 }
 
 #[test]
@@ -331,7 +377,9 @@ fn ten_thousand_tools_are_a_catalogue_like_any_other() {
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
     let catalog = build(&[trusted("big", &tools), trusted("small", &[&named("x")])]);
     assert_eq!(catalog.accepted().count(), 10_001);
-    let Standing::Unknown(near) = catalog.standing(&FullName::new("big", "tool_1234x")) else { panic!() };
+    let CatalogStatus::Unknown(near) = catalog.standing(&FullName::new("big", "tool_1234x")) else {
+        panic!()
+    };
     assert_eq!(near.len(), 3);
     assert_eq!(near[0], "big:tool_1234");
 }

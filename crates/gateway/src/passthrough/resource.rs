@@ -1,32 +1,31 @@
-//! Whose resource a URI is: the upstream that lists exactly it, else the one whose template fits. Where two could mean it, nobody
-//! is asked: a template that fits everything must not take another upstream's reads.
+//! Finds the upstream of a resource URI: the one that lists exactly it, else the one whose template fits. If it is ambiguous, none gets the
+//! request: a template that fits everything must not take another upstream's reads, nor those of one that is still starting.
 
 use std::sync::Arc;
 
-use countersign_core::ids::FullName;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_wire::frame::Reply;
-use countersign_wire::raw;
+use countersign_mcp::jsonrpc::Reply;
+use countersign_mcp::raw;
+use countersign_policy::ids::{FullName, UpstreamId};
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{Passthrough, arguments_of, missing, none, one_text};
-use crate::asked::invalid;
-use crate::house::Upstreams;
+use super::{Passthrough, arguments_of, missing, no_upstream, one_text};
+use crate::request::invalid;
+use crate::state::UpstreamMap;
 use crate::upstreams::Upstream;
 
 impl Passthrough<'_> {
-    /// `resources/read`, `resources/subscribe`, `resources/unsubscribe`.
     pub(super) async fn resource(
         &self,
-        upstreams: &Upstreams,
+        upstreams: &UpstreamMap,
         bare: Option<&Arc<dyn Upstream>>,
         method: &str,
         params: Option<&RawValue>,
     ) -> Reply {
         let uri = match one_text(params, "uri") {
             Ok(uri) => uri,
-            Err(refusal) => return Err(self.refuse(&none(), "resource:", &refusal, params).await),
+            Err(refusal) => return Err(self.refuse(&no_upstream(), "resource:", &refusal, params).await),
         };
         let what = format!("resource:{uri}");
         let found = match bare {
@@ -35,7 +34,7 @@ impl Passthrough<'_> {
         };
         let upstream = match found {
             Ok(upstream) => upstream,
-            Err(refusal) => return Err(self.refuse(&none(), &what, &refusal, params).await),
+            Err(refusal) => return Err(self.refuse(&no_upstream(), &what, &refusal, params).await),
         };
         if !is_normal(&uri) && !self.lists(upstream, &uri).await {
             let refusal =
@@ -51,23 +50,64 @@ impl Passthrough<'_> {
         passage.govern(FullName::new(upstream.id().clone(), what), arguments).await
     }
 
-    /// The one upstream a URI belongs to. Exact beats template; two of a kind refuse.
-    async fn owner<'u>(&self, upstreams: &'u Upstreams, uri: &str) -> Result<&'u Arc<dyn Upstream>, Refusal> {
-        let offering: Vec<&Arc<dyn Upstream>> = self.reachable(upstreams, "resources").collect();
-        if let [only] = offering.as_slice() {
-            return Ok(*only);
-        }
-        let mut exact = Vec::new();
-        for upstream in &offering {
-            if self.lists(upstream, uri).await {
-                exact.push(*upstream);
+    /// The only upstream a URI belongs to. Exact beats template; two of a kind refuse.
+    async fn owner<'u>(
+        &self,
+        upstreams: &'u UpstreamMap,
+        uri: &str,
+    ) -> Result<&'u Arc<dyn Upstream>, Refusal> {
+        let mut has_waited = false;
+        loop {
+            // Computed before any list is read: an upstream that comes up meanwhile has to be asked too.
+            let possible_owners = self.possible_owners(upstreams, "resources");
+            let offering: Vec<&Arc<dyn Upstream>> = self.reachable(upstreams, "resources").collect();
+            match (offering.as_slice(), possible_owners.as_slice()) {
+                ([only], []) | ([], [only]) => return Ok(*only),
+                _ => {}
             }
+            let mut exact = Vec::new();
+            for upstream in &offering {
+                if self.lists(upstream, uri).await {
+                    exact.push(*upstream);
+                }
+            }
+            if let Some(found) = only_one(&exact, uri)? {
+                return Ok(found);
+            }
+            if possible_owners.is_empty() {
+                return self.by_template(&offering, uri).await;
+            }
+            self.wait_once(&possible_owners, &mut has_waited, uri).await?;
         }
-        if let Some(found) = only_one(&exact, uri)? {
-            return Ok(found);
+    }
+
+    /// Waits once for upstreams that may own a URI; refuses if they are still starting after that.
+    async fn wait_once(
+        &self,
+        possible_owners: &[&Arc<dyn Upstream>],
+        has_waited: &mut bool,
+        uri: &str,
+    ) -> Result<(), Refusal> {
+        let ids: Vec<UpstreamId> = possible_owners.iter().map(|upstream| upstream.id().clone()).collect();
+        if std::mem::replace(has_waited, true) {
+            let names: Vec<&str> = ids.iter().map(UpstreamId::as_str).collect();
+            let shown = crate::escape::excerpt(uri, 200);
+            let message =
+                format!("`{shown}` may belong to an upstream that is still starting: {}", names.join(", "));
+            let refusal = Refusal::new(Code::UpstreamUnavailable, message).because("upstream_unavailable");
+            return Err(refusal.with("starting", json!(names)));
         }
+        self.gateway.wait_for_owners(&ids).await;
+        Ok(())
+    }
+
+    async fn by_template<'u>(
+        &self,
+        offering: &[&'u Arc<dyn Upstream>],
+        uri: &str,
+    ) -> Result<&'u Arc<dyn Upstream>, Refusal> {
         let mut fitting = Vec::new();
-        for upstream in &offering {
+        for upstream in offering {
             if self.templates(upstream).await.iter().any(|template| fits(template, uri)) {
                 fitting.push(*upstream);
             }
@@ -78,19 +118,26 @@ impl Passthrough<'_> {
         })
     }
 
-    /// The one upstream that completes a template.
     pub(super) async fn completer<'u>(
         &self,
-        upstreams: &'u Upstreams,
+        upstreams: &'u UpstreamMap,
         template: &str,
     ) -> Result<Option<&'u Arc<dyn Upstream>>, Refusal> {
-        let mut found = Vec::new();
-        for upstream in self.reachable(upstreams, "completions") {
-            if self.templates(upstream).await.iter().any(|listed| listed == template) {
-                found.push(upstream);
+        let mut has_waited = false;
+        loop {
+            let possible_owners = self.possible_owners(upstreams, "completions");
+            let mut found = Vec::new();
+            for upstream in self.reachable(upstreams, "completions") {
+                if self.templates(upstream).await.iter().any(|listed| listed == template) {
+                    found.push(upstream);
+                }
             }
+            let found = only_one(&found, template)?;
+            if found.is_some() || possible_owners.is_empty() {
+                return Ok(found);
+            }
+            self.wait_once(&possible_owners, &mut has_waited, template).await?;
         }
-        only_one(&found, template)
     }
 
     async fn lists(&self, upstream: &Arc<dyn Upstream>, uri: &str) -> bool {
@@ -121,7 +168,7 @@ fn only_one<'u>(
     }
 }
 
-/// Whether a URI may come from a template: its literal parts stand in order, the first at the start, the last at the end.
+/// Whether a URI may come from a template: its literal parts occur in order, the first at the start, the last at the end.
 fn fits(template: &str, uri: &str) -> bool {
     let mut parts = template.split('{');
     let first = parts.next().unwrap_or_default();
@@ -135,7 +182,7 @@ fn fits(template: &str, uri: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether a URI says what it means: a rule on one spelling must not be evaded by another that the upstream reads alike.
+/// Whether a URI is in normal form: a rule on one spelling must not be evaded by an equivalent one.
 fn is_normal(uri: &str) -> bool {
     let scheme = uri.split(':').next().unwrap_or_default();
     let path = uri.split(['?', '#']).next().unwrap_or_default();
@@ -145,7 +192,7 @@ fn is_normal(uri: &str) -> bool {
         let digits = after.get(..2).filter(|digits| digits.bytes().all(|one| one.is_ascii_hexdigit()));
         digits.and_then(|digits| u8::from_str_radix(digits, 16).ok())
     });
-    // An escape of a letter, a digit, `.` or the like is needless, and one that is none is read in several ways.
+    // Escaping a letter, a digit, `.` or the like is needless, and a malformed escape is ambiguous.
     let needless = |byte: Option<u8>| {
         byte.is_none_or(|byte| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/' | 0)

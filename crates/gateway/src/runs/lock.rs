@@ -1,5 +1,5 @@
-//! Locks by name: at most one command of a name runs at a time, in this process in the order they came, and among the processes
-//! of this machine that share a configuration's folder. A lock ends with its process; nothing is left to clean up.
+//! Locks by name: at most one command per name runs at a time, in order within this process, and across the processes that share a
+//! configuration's folder. A lock ends with its process.
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
@@ -12,21 +12,18 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 /// How often a lock that another process holds is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// All locks of a house.
 #[derive(Default)]
 pub(super) struct Locks {
     turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
 }
 
-/// A lock that is held until this is dropped.
-pub(super) struct Held {
+pub(super) struct CommandLockGuard {
     _file: File,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl Locks {
-    /// Waits for the lock of this name.
-    pub(super) async fn take(&self, folder: &Path, name: &str) -> std::io::Result<Held> {
+    pub(super) async fn take(&self, folder: &Path, name: &str) -> std::io::Result<CommandLockGuard> {
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(turns.entry(name.to_owned()).or_default())
@@ -36,7 +33,7 @@ impl Locks {
         let file = File::options().create(true).append(true).open(folder.join(file_name(name)))?;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Held { _file: file, _turn: turn }),
+                Ok(()) => return Ok(CommandLockGuard { _file: file, _turn: turn }),
                 Err(TryLockError::WouldBlock) => tokio::time::sleep(AGAIN).await,
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -44,7 +41,7 @@ impl Locks {
     }
 }
 
-/// A lock's name as a file's: plain letters and digits stay, everything else becomes its bytes in hexadecimal.
+/// A lock's file name: letters and digits stay, everything else becomes hexadecimal.
 fn file_name(name: &str) -> String {
     use std::fmt::Write as _;
     let mut file = "lock-".to_owned();
@@ -72,7 +69,7 @@ mod tests {
     #[tokio::test]
     async fn one_holds_a_lock_at_a_time_whoever_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        // Two sets of locks are like two processes: only the file is between them.
+        // Two sets of locks are like two processes: only the file is shared.
         let (here, there) = (Locks::default(), Arc::new(Locks::default()));
         let held = here.take(folder.path(), "a").await.unwrap();
         let _other = here.take(folder.path(), "b").await.unwrap();

@@ -1,24 +1,23 @@
-//! The log of a run: a file beside the store, readable by us alone, written as output comes. A call that waits for its command gets
-//! one only when its output is more than an answer holds.
+//! The log of a run: a private file, written as output comes. A call that waits for its command gets one only when its output is longer than an
+//! answer.
 
 use std::path::{Path, PathBuf};
 
-use countersign_core::ids::RunId;
-use countersign_core::words::plural;
+use countersign_policy::ids::RunId;
+use countersign_policy::words::plural;
 use tokio::fs::{DirBuilder, File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
-/// The longest log: a command that never stops talking must not fill the disk.
+/// A command that never stops writing must not fill the disk.
 const LONGEST: u64 = 64 << 20;
 
-/// A run's log.
 pub(crate) struct Log {
     folder: PathBuf,
     name: String,
     file: Option<File>,
-    /// What came before there was a file.
+    /// The output before there was a file.
     waiting: Vec<u8>,
-    /// How much waits before there is one.
+    /// How much is buffered before a file is made.
     patience: usize,
     written: u64,
     lost: u64,
@@ -27,7 +26,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// A log that becomes a file once there is more than this.
-    pub(crate) fn later(folder: &Path, id: &RunId, patience: usize) -> Self {
+    pub(crate) fn buffered(folder: &Path, id: &RunId, patience: usize) -> Self {
         Self {
             folder: folder.to_owned(),
             name: format!("{id}.log"),
@@ -40,14 +39,13 @@ impl Log {
         }
     }
 
-    /// A log that is a file at once.
     pub(crate) async fn now(folder: &Path, id: &RunId) -> std::io::Result<Self> {
-        let mut log = Self::later(folder, id, 0);
+        let mut log = Self::buffered(folder, id, 0);
         log.open().await?;
         Ok(log)
     }
 
-    /// Adds bytes. A log that can't be written is no reason to stop a command that runs.
+    /// Adds bytes. A log that can't be written does not stop the command.
     pub(super) async fn write(&mut self, bytes: &[u8]) {
         if self.file.is_none() && !self.broken {
             self.waiting.extend_from_slice(bytes);
@@ -88,7 +86,7 @@ impl Log {
         Ok(())
     }
 
-    /// Ends it. If the answer holds the whole output, a file that was only waiting for more is not kept; otherwise its name is given.
+    /// Ends it and returns its name. If the answer contains the whole output, a buffered file is not kept.
     pub(super) async fn finish(mut self, whole: bool) -> Option<String> {
         if whole && self.patience > 0 {
             if self.file.take().is_some() {
@@ -109,7 +107,6 @@ impl Log {
     }
 }
 
-/// Makes the folder, for us alone.
 pub(super) async fn private_folder(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).await
 }

@@ -1,14 +1,13 @@
-//! Secrets of the configuration, taken out of what a command writes: a program that echoes its token does not put it into logs,
-//! answers or records. Only exact copies are found; a program that wants to tell can.
+//! Removes the configuration's secrets from a command's output, so that a program that echoes its token does not leak it into logs, answers or
+//! records. Only exact copies are found.
 
-use countersign_core::config::{Piece, Template};
-use countersign_core::ids::Secret;
+use countersign_config::{Template, TemplatePiece};
+use countersign_policy::ids::Secret;
 
-/// Shorter ones would take ordinary words out of every text.
+/// A shorter secret would remove ordinary words from every text.
 const SHORTEST: usize = 6;
 const SHOWN: &[u8] = b"***";
 
-/// What is to be taken out.
 #[derive(Clone, Default)]
 pub(crate) struct Mask {
     /// Longest first: one may be a part of another.
@@ -16,11 +15,11 @@ pub(crate) struct Mask {
 }
 
 impl Mask {
-    /// Everything that was looked up for these texts. Lines are masked one by one, so a secret of several counts by line.
+    /// All resolved secrets of these texts. Lines are masked one by one, so a secret of several lines counts by line.
     pub(crate) fn of<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Self {
         let mut secrets = Vec::new();
         for piece in templates.into_iter().flat_map(Template::pieces) {
-            let Piece::Found(secret) = piece else { continue };
+            let TemplatePiece::Found(secret) = piece else { continue };
             let lines = secret.expose().lines().map(str::trim).filter(|line| line.len() >= SHORTEST);
             secrets.extend(lines.map(Secret::new));
         }
@@ -29,7 +28,6 @@ impl Mask {
         Self { secrets }
     }
 
-    /// The line without secrets.
     pub(crate) fn clean(&self, mut line: Vec<u8>) -> Vec<u8> {
         for secret in &self.secrets {
             let secret = secret.expose().as_bytes();

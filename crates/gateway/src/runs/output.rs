@@ -1,34 +1,31 @@
-//! What a command writes, line by line: secrets out, then head and tail for the answer, everything for the log, and the last lines
-//! for whoever looks while it runs. Decides nothing about the command.
+//! A command's output, line by line: secrets removed, head and tail for the answer, everything for the log, and the last lines for a look at
+//! the running command.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::log::Log;
 use super::mask::Mask;
-use super::process::Stream;
-use super::progress::Progress;
-use super::report::Report;
+use super::process::OutputStream;
+use super::progress::ProgressReporter;
+use super::report::RunReporter;
 
 /// A longer line is cut into several.
 const LONGEST_LINE: usize = 64 << 10;
-/// How many of the last lines are kept for whoever looks.
 const TAIL_LINES: usize = 1_000;
-/// How many bytes of them.
 const TAIL_BYTES: usize = 64 << 10;
-/// How much of one of those lines.
 const TAIL_LINE: usize = 2_000;
 
 /// The first and the last bytes of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Captured {
+pub(crate) struct CapturedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     limit: usize,
     left_out: u64,
 }
 
-impl Captured {
+impl CapturedOutput {
     fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -45,23 +42,22 @@ impl Captured {
         self.left_out += over as u64;
     }
 
-    /// How many bytes in the middle are not here.
+    /// How many bytes in the middle are missing.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Everything that is here, with `gap` where bytes are missing.
+    /// The kept bytes, with `gap` where some are missing.
     pub(crate) fn text(&self, gap: &str) -> String {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         if self.left_out == 0 {
-            // One piece: a character may lie across the two halves.
+            // Joined first: a character may span the two halves.
             return String::from_utf8_lossy(&[self.head.as_slice(), &tail].concat()).into_owned();
         }
         format!("{}{gap}{}", String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&tail))
     }
 }
 
-/// The last lines.
 #[derive(Debug, Default)]
 struct Tail {
     lines: VecDeque<String>,
@@ -82,32 +78,31 @@ impl Tail {
     }
 }
 
-/// Takes everything a command writes.
 pub(crate) struct Output {
     mask: Arc<Mask>,
     begun: [Vec<u8>; 2],
-    captured: [Captured; 2],
+    captured: [CapturedOutput; 2],
     tail: Tail,
     log: Log,
-    report: Option<Report>,
-    progress: Option<Progress>,
+    report: Option<RunReporter>,
+    progress: Option<ProgressReporter>,
     told: bool,
 }
 
-fn index(stream: Stream) -> usize {
+fn index(stream: OutputStream) -> usize {
     match stream {
-        Stream::Out => 0,
-        Stream::Err => 1,
+        OutputStream::Out => 0,
+        OutputStream::Err => 1,
     }
 }
 
 impl Output {
     /// Keeps at most so many bytes of each stream; the rest goes to the log.
-    pub(crate) fn new(mask: Arc<Mask>, limit: usize, log: Log, report: Option<Report>) -> Self {
+    pub(crate) fn new(mask: Arc<Mask>, limit: usize, log: Log, report: Option<RunReporter>) -> Self {
         Self {
             mask,
             begun: Default::default(),
-            captured: [Captured::new(limit), Captured::new(limit)],
+            captured: [CapturedOutput::new(limit), CapturedOutput::new(limit)],
             tail: Tail::default(),
             log,
             report,
@@ -116,12 +111,11 @@ impl Output {
         }
     }
 
-    /// The same, with someone who hears how it goes.
-    pub(crate) fn with_progress(self, progress: Option<Progress>) -> Self {
+    pub(crate) fn with_progress(self, progress: Option<ProgressReporter>) -> Self {
         Self { progress, ..self }
     }
 
-    /// The command is about to start: whoever watches hears of it. False if that could not be written down.
+    /// Reports the start. False if that could not be recorded.
     pub(super) async fn begins(&mut self) -> bool {
         match &mut self.report {
             Some(report) => report.running(Vec::new()).await,
@@ -129,16 +123,15 @@ impl Output {
         }
     }
 
-    /// Some time has passed: tells what is new, and who waits that it goes on.
+    /// Called at intervals: reports new output, and progress to a waiting client.
     pub(super) async fn tick(&mut self) {
         self.report().await;
         if let Some(progress) = &self.progress {
-            progress.tell(self.tail.lines.back().map(String::as_str)).await;
+            progress.report(self.tail.lines.back().map(String::as_str)).await;
         }
     }
 
-    /// Takes bytes as they come.
-    pub(super) async fn take(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) async fn take(&mut self, stream: OutputStream, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let Some(begun) = self.begun.get_mut(index(stream)) else { return };
             begun.extend_from_slice(part);
@@ -149,15 +142,15 @@ impl Output {
         }
     }
 
-    /// A stream has ended: so has its last line.
-    pub(super) async fn end(&mut self, stream: Stream) {
+    /// The end of a stream ends its last line.
+    pub(super) async fn end(&mut self, stream: OutputStream) {
         let last = self.begun.get_mut(index(stream)).map(std::mem::take).unwrap_or_default();
         if !last.is_empty() {
             self.line(stream, last).await;
         }
     }
 
-    async fn line(&mut self, stream: Stream, line: Vec<u8>) {
+    async fn line(&mut self, stream: OutputStream, line: Vec<u8>) {
         let line = self.mask.clean(line);
         if let Some(captured) = self.captured.get_mut(index(stream)) {
             captured.take(&line);
@@ -167,12 +160,11 @@ impl Output {
         self.told = false;
     }
 
-    /// A line of our own, for whoever reads the log.
+    /// Adds a line of our own to the log.
     pub(super) async fn note(&mut self, note: &str) {
-        self.line(Stream::Err, format!("{note}\n").into_bytes()).await;
+        self.line(OutputStream::Err, format!("{note}\n").into_bytes()).await;
     }
 
-    /// Tells what is new, if anything is.
     async fn report(&mut self) {
         if std::mem::replace(&mut self.told, true) {
             return;
@@ -183,15 +175,14 @@ impl Output {
         }
     }
 
-    /// The last lines.
     pub(super) fn tail(&self) -> Vec<String> {
         self.tail.lines.iter().cloned().collect()
     }
 
-    /// Ends the log, and gives what was kept of both streams and where the whole is, if it is more than that.
-    pub(crate) async fn finish(mut self) -> (Captured, Captured, Option<String>) {
-        // A stream held by someone who left the group has not ended by itself.
-        for stream in [Stream::Out, Stream::Err] {
+    /// Ends the log; returns what was kept of both streams, and the log's name if there is more.
+    pub(crate) async fn finish(mut self) -> (CapturedOutput, CapturedOutput, Option<String>) {
+        // A stream held by a process outside the group has not ended by itself.
+        for stream in [OutputStream::Out, OutputStream::Err] {
             self.end(stream).await;
         }
         let whole = self.captured.iter().all(|captured| captured.left_out == 0);
@@ -208,7 +199,7 @@ mod tests {
     #[test]
     fn head_and_tail_stay_and_the_middle_is_counted() {
         let check = |limit: usize, parts: &[&str], expect: &str, left_out: u64| {
-            let mut captured = Captured::new(limit);
+            let mut captured = CapturedOutput::new(limit);
             parts.iter().for_each(|part| captured.take(part.as_bytes()));
             assert_eq!((captured.text("…").as_str(), captured.left_out()), (expect, left_out));
         };

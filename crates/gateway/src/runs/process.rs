@@ -1,5 +1,5 @@
-//! One command as a process: started without a shell, in a group of its own, with nothing of our environment. Everything that
-//! can happen to it from outside (output, exit, time, a wish to stop) becomes one [`Event`] in one place. Knows no run and no call.
+//! One command as a process: started without a shell, in a process group of its own, without our environment. Output, exit, timeout and stop
+//! requests become [`ProcessEvent`]s in one place. Knows no run and no call.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -7,30 +7,28 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use countersign_wire::upstream::Group;
+use countersign_mcp::client::ProcessGroup;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::output::Output;
-use super::stop::Stop;
+use super::stop::StopSignal;
 use crate::upstreams::environment::Variable;
 
-/// How long a command may take to leave after it was asked to, before it is killed.
+/// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long pipes are read after the command is gone: someone who left its group may still hold them.
+/// How long pipes are read after the exit: a process outside the group may still hold them.
 const DRAIN: Duration = Duration::from_secs(1);
 /// How much is read then: more than any pipe holds.
 const MOST_DRAINED: usize = 4 << 20;
-/// When those who watch are first told what is new.
+/// When new output is first reported.
 const FIRST_TICK: Duration = Duration::from_millis(200);
 /// How often after that.
 const TICK: Duration = Duration::from_secs(1);
-/// How much is read at a time.
 const PART: usize = 16 << 10;
 
-/// What to start.
 #[derive(Clone)]
 pub(crate) struct Launch {
     pub(crate) program: OsString,
@@ -38,47 +36,47 @@ pub(crate) struct Launch {
     /// The whole environment.
     pub(crate) env: Vec<Variable>,
     pub(crate) cwd: PathBuf,
-    /// What it reads; nothing otherwise.
     pub(crate) stdin: Option<Vec<u8>>,
 }
 
-/// Which of a command's outputs.
+/// The variable that tells a preview command the effects of earlier steps of the same plan.
+const EARLIER_STEPS: &str = "COUNTERSIGN_EARLIER_STEPS";
+
+impl Launch {
+    pub(crate) fn with_earlier(mut self, earlier: Option<&str>) -> Self {
+        self.env.extend(earlier.map(|steps| (EARLIER_STEPS.into(), steps.into())));
+        self
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum OutputStream {
     Out,
     Err,
 }
 
-/// Everything that can happen to a process from outside.
-enum Event {
-    Wrote(Stream, Vec<u8>),
-    Closed(Stream),
+enum ProcessEvent {
+    Wrote(OutputStream, Vec<u8>),
+    Closed(OutputStream),
     Exited(Option<ExitStatus>),
-    /// Someone wants it to end.
     Stopped,
-    /// The time of its present phase is up.
+    /// The time of the present phase is up.
     Due,
     Tick,
 }
 
-/// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// By itself.
+pub(crate) enum ProcessEnd {
     Exited(i32),
-    /// By a signal of someone else.
     Signalled(i32),
-    /// It took too long, and was killed with its group.
     TimedOut,
-    /// It was stopped, with its group.
     Stopped,
-    /// It never began, and why.
     NotStarted(String),
-    /// It never began: what it waited for did not come in time.
+    /// It never started: what it waited for did not come in time.
     NoTurn,
 }
 
-impl End {
+impl ProcessEnd {
     fn of(status: Option<ExitStatus>) -> Self {
         match (status.and_then(|status| status.code()), status.and_then(|status| status.signal())) {
             (Some(code), _) => Self::Exited(code),
@@ -88,29 +86,23 @@ impl End {
     }
 }
 
-/// Where a process stands, and what it waits for.
-enum Phase {
-    /// At work, until its deadline.
+enum ProcessPhase {
     Works,
-    /// Asked to leave, for this reason, until the grace is over.
-    Leaves(End),
-    /// Killed, for this reason.
-    Killed(End),
-    /// Gone; its last words are read.
-    Drains(End),
+    Leaves(ProcessEnd),
+    Killed(ProcessEnd),
+    /// Exited; the rest of its output is read.
+    Drains(ProcessEnd),
 }
 
-/// What counts when output and the end of the time are there at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ready {
+enum ReadyPriority {
     TimeFirst,
     OutputFirst,
 }
 
-/// A process under way.
 pub(crate) struct Process {
     child: Child,
-    group: Group,
+    group: ProcessGroup,
     out: Option<ChildStdout>,
     err: Option<ChildStderr>,
     feeding: Option<AbortHandle>,
@@ -118,13 +110,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it.
     pub(crate) fn start(launch: &Launch) -> std::io::Result<Self> {
         let mut command = Command::new(&launch.program);
         command.args(&launch.args).env_clear().envs(launch.env.iter().map(|(name, value)| (name, value)));
         command.current_dir(&launch.cwd).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if launch.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
-        let (mut child, group) = Group::start(&mut command)?;
+        let (mut child, group) = ProcessGroup::start(&mut command)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let feeding = launch.stdin.clone().zip(child.stdin.take()).map(|(bytes, pipe)| feed(pipe, bytes));
         Ok(Self { child, group, out, err, feeding, exited: false })
@@ -133,59 +124,68 @@ impl Process {
     /// Follows it to its end: nothing of its group is left when this returns.
     pub(crate) async fn follow(
         mut self,
-        stop: &mut Stop,
+        stop: &mut StopSignal,
         deadline: Option<Instant>,
         output: &mut Output,
-    ) -> End {
-        let (mut phase, mut due) = (Phase::Works, deadline);
+    ) -> ProcessEnd {
+        let (mut phase, mut due) = (ProcessPhase::Works, deadline);
         let mut drained = 0;
         let mut ticks = tokio::time::interval_at(Instant::now() + FIRST_TICK, TICK);
         loop {
             let event = match phase {
-                Phase::Works => tokio::select! {
-                    () = stop.raised() => Event::Stopped,
-                    event = self.event(due, Ready::TimeFirst) => event,
-                    _ = ticks.tick() => Event::Tick,
+                ProcessPhase::Works => tokio::select! {
+                    () = stop.raised() => ProcessEvent::Stopped,
+                    event = self.event(due, ReadyPriority::TimeFirst) => event,
+                    _ = ticks.tick() => ProcessEvent::Tick,
                 },
-                Phase::Leaves(_) | Phase::Killed(_) => self.event(due, Ready::TimeFirst).await,
-                // On a busy machine the time may be up before the last words were read once.
-                Phase::Drains(_) if drained < MOST_DRAINED => self.event(due, Ready::OutputFirst).await,
-                Phase::Drains(_) => Event::Due,
+                ProcessPhase::Leaves(_) | ProcessPhase::Killed(_) => {
+                    self.event(due, ReadyPriority::TimeFirst).await
+                }
+                // On a busy machine the time may be up before the last output was read once.
+                ProcessPhase::Drains(_) if drained < MOST_DRAINED => {
+                    self.event(due, ReadyPriority::OutputFirst).await
+                }
+                ProcessPhase::Drains(_) => ProcessEvent::Due,
             };
             (phase, due) = match (event, phase) {
-                (Event::Wrote(stream, bytes), phase) => {
-                    if let Phase::Drains(_) = phase {
+                (ProcessEvent::Wrote(stream, bytes), phase) => {
+                    if let ProcessPhase::Drains(_) = phase {
                         drained += bytes.len();
                     }
                     output.take(stream, &bytes).await;
                     (phase, due)
                 }
-                (Event::Closed(stream), phase) => {
+                (ProcessEvent::Closed(stream), phase) => {
                     output.end(stream).await;
                     (phase, due)
                 }
-                (Event::Tick, phase) => {
+                (ProcessEvent::Tick, phase) => {
                     output.tick().await;
                     (phase, due)
                 }
-                (Event::Exited(status), phase) => {
-                    // Whoever it started goes with it.
+                (ProcessEvent::Exited(status), phase) => {
+                    // Its children are killed too.
                     self.group.kill();
                     let end = match phase {
-                        Phase::Works => End::of(status),
-                        Phase::Leaves(end) | Phase::Killed(end) | Phase::Drains(end) => end,
+                        ProcessPhase::Works => ProcessEnd::of(status),
+                        ProcessPhase::Leaves(end) | ProcessPhase::Killed(end) | ProcessPhase::Drains(end) => {
+                            end
+                        }
                     };
-                    (Phase::Drains(end), Some(Instant::now() + DRAIN))
+                    (ProcessPhase::Drains(end), Some(Instant::now() + DRAIN))
                 }
-                (Event::Stopped, Phase::Works) => self.ask_to_leave(End::Stopped),
-                (Event::Due, Phase::Works) => self.ask_to_leave(End::TimedOut),
-                (Event::Due | Event::Stopped, Phase::Leaves(end)) => {
+                (ProcessEvent::Stopped, ProcessPhase::Works) => self.ask_to_leave(ProcessEnd::Stopped),
+                (ProcessEvent::Due, ProcessPhase::Works) => self.ask_to_leave(ProcessEnd::TimedOut),
+                (ProcessEvent::Due | ProcessEvent::Stopped, ProcessPhase::Leaves(end)) => {
                     self.group.kill();
-                    (Phase::Killed(end), Some(Instant::now() + GRACE))
+                    (ProcessPhase::Killed(end), Some(Instant::now() + GRACE))
                 }
-                (Event::Due | Event::Stopped, Phase::Killed(end) | Phase::Drains(end)) => return end,
+                (
+                    ProcessEvent::Due | ProcessEvent::Stopped,
+                    ProcessPhase::Killed(end) | ProcessPhase::Drains(end),
+                ) => return end,
             };
-            if let Phase::Drains(end) = &phase
+            if let ProcessPhase::Drains(end) = &phase
                 && self.out.is_none()
                 && self.err.is_none()
             {
@@ -194,29 +194,29 @@ impl Process {
         }
     }
 
-    fn ask_to_leave(&self, why: End) -> (Phase, Option<Instant>) {
+    fn ask_to_leave(&self, why: ProcessEnd) -> (ProcessPhase, Option<Instant>) {
         self.group.ask_to_leave();
-        (Phase::Leaves(why), Some(Instant::now() + GRACE))
+        (ProcessPhase::Leaves(why), Some(Instant::now() + GRACE))
     }
 
-    /// The next thing that happens; nothing is lost if this is dropped.
-    async fn event(&mut self, due: Option<Instant>, ready: Ready) -> Event {
+    /// Cancel-safe.
+    async fn event(&mut self, due: Option<Instant>, ready: ReadyPriority) -> ProcessEvent {
         tokio::select! {
             biased;
-            () = until(due), if ready == Ready::TimeFirst => Event::Due,
+            () = until(due), if ready == ReadyPriority::TimeFirst => ProcessEvent::Due,
             read = read(&mut self.out), if self.out.is_some() => match read {
-                Some(bytes) => Event::Wrote(Stream::Out, bytes),
-                None => { self.out = None; Event::Closed(Stream::Out) }
+                Some(bytes) => ProcessEvent::Wrote(OutputStream::Out, bytes),
+                None => { self.out = None; ProcessEvent::Closed(OutputStream::Out) }
             },
             read = read(&mut self.err), if self.err.is_some() => match read {
-                Some(bytes) => Event::Wrote(Stream::Err, bytes),
-                None => { self.err = None; Event::Closed(Stream::Err) }
+                Some(bytes) => ProcessEvent::Wrote(OutputStream::Err, bytes),
+                None => { self.err = None; ProcessEvent::Closed(OutputStream::Err) }
             },
             status = self.child.wait(), if !self.exited => {
                 self.exited = true;
-                Event::Exited(status.ok())
+                ProcessEvent::Exited(status.ok())
             }
-            () = until(due), if ready == Ready::OutputFirst => Event::Due,
+            () = until(due), if ready == ReadyPriority::OutputFirst => ProcessEvent::Due,
         }
     }
 }
@@ -229,7 +229,6 @@ impl Drop for Process {
     }
 }
 
-/// Returns when the time is up, if there is a time.
 pub(super) async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -237,7 +236,7 @@ pub(super) async fn until(due: Option<Instant>) {
     }
 }
 
-/// The next bytes of a pipe; none at its end.
+/// None at its end.
 async fn read(pipe: &mut Option<impl AsyncRead + Unpin>) -> Option<Vec<u8>> {
     let pipe = pipe.as_mut()?;
     let mut part = Vec::with_capacity(PART);
@@ -247,10 +246,9 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>) -> Option<Vec<u8>> {
     }
 }
 
-/// Writes what the command reads, and closes.
 fn feed(mut pipe: ChildStdin, bytes: Vec<u8>) -> AbortHandle {
     let writing = async move {
-        // A command that does not read all of it is free to.
+        // A command may ignore its stdin.
         let _ = pipe.write_all(&bytes).await;
         let _ = pipe.shutdown().await;
     };

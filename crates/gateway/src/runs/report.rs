@@ -1,32 +1,28 @@
-//! What the records say of a run while it goes on: one row, written when something changed. A store that can't be written just now
-//! stops no command: what could not be written is in the log of the gateway.
+//! Keeps the row of a run current while it is in progress. A failed write is logged and stops no command.
 
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_store::{Entry, Run, RunState, Store};
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_store::{BackgroundRun, Entry, RunState, Store};
 use jiff::Timestamp;
 use serde_json::json;
 
-/// Keeps a run's row true.
-pub(crate) struct Report {
+pub(crate) struct RunReporter {
     store: Store,
-    run: Run,
+    run: BackgroundRun,
 }
 
-impl Report {
-    /// Of a run that has its row already.
-    pub(super) fn new(store: Store, run: Run) -> Self {
+impl RunReporter {
+    pub(super) fn new(store: Store, run: BackgroundRun) -> Self {
         Self { store, run }
     }
 
-    /// It is under way, and these are its last lines.
-    /// False if that could not be written.
+    /// Records the state and the last lines; false if that failed.
     pub(super) async fn running(&mut self, tail: Vec<String>) -> bool {
         self.run.state = RunState::Running;
         self.run.log_tail = tail;
         self.write().await
     }
 
-    /// It has ended: in its own row, and in the ledger.
+    /// Records the end in the run's row and in the ledger.
     pub(super) async fn ended(mut self, state: RunState, exit_code: Option<i64>, tail: Vec<String>) {
         let now = Timestamp::now();
         self.run.state = state;

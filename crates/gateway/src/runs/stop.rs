@@ -1,30 +1,30 @@
-//! Wishes to stop: of whoever waits for a command, of a person, of a house that closes. And knowing when everyone has left.
+//! Stop requests, of a caller, a person or a closing gateway, and waiting until all commands have ended.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The commands of one upstream: told to stop together, counted until the last has left.
-pub(crate) struct Crew {
+/// The commands of one upstream: stopped together, counted until the last has ended.
+pub(crate) struct CommandGroup {
     closing: watch::Sender<bool>,
     at_work: watch::Sender<usize>,
 }
 
-impl Crew {
+impl CommandGroup {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { closing: watch::Sender::new(false), at_work: watch::Sender::new(0) })
     }
 
-    /// One more at work; none once the crew is told to stop.
-    pub(crate) fn join(self: &Arc<Self>) -> Option<(Stopper, Stop)> {
-        // Counted before the look, so that whoever closes waits for this one or this one sees the close.
+    /// Registers a command; none once the group is stopped.
+    pub(crate) fn join(self: &Arc<Self>) -> Option<(Stopper, StopSignal)> {
+        // Counted before the check: either `close` waits for this command, or the command sees the stop.
         self.at_work.send_modify(|count| *count += 1);
-        let member = Member(Arc::clone(self));
+        let member = GroupMember(Arc::clone(self));
         if self.is_closed() {
             return None;
         }
         let (own, told) = watch::channel(false);
-        let stop = Stop { own: told, closing: self.closing.subscribe(), _member: member };
+        let stop = StopSignal { own: told, closing: self.closing.subscribe(), _member: member };
         Some((Stopper(own), stop))
     }
 
@@ -32,24 +32,23 @@ impl Crew {
         *self.closing.borrow()
     }
 
-    /// Tells everyone to stop and waits until they have.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         let mut at_work = self.at_work.subscribe();
-        // The sender is ours: this ends when the count is nought, not by an error.
+        // The sender is ours: this ends when the count is zero, not by an error.
         let _ = at_work.wait_for(|count| *count == 0).await;
     }
 }
 
-struct Member(Arc<Crew>);
+struct GroupMember(Arc<CommandGroup>);
 
-impl Drop for Member {
+impl Drop for GroupMember {
     fn drop(&mut self) {
         self.0.at_work.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
-/// Stops one command: when told to, and when dropped.
+/// Stops one command, on request and when dropped.
 pub(crate) struct Stopper(watch::Sender<bool>);
 
 impl Stopper {
@@ -64,17 +63,16 @@ impl Drop for Stopper {
     }
 }
 
-/// Hears that its command should stop. While it lives, its command counts as at work.
-pub(crate) struct Stop {
+/// The command's side. While it lives, the command counts as running.
+pub(crate) struct StopSignal {
     own: watch::Receiver<bool>,
     closing: watch::Receiver<bool>,
-    _member: Member,
+    _member: GroupMember,
 }
 
-impl Stop {
-    /// Returns once anyone wants the command to stop.
+impl StopSignal {
     pub(crate) async fn raised(&mut self) {
-        // A sender that is gone wants nothing any more but the end.
+        // A dropped sender is a stop request too.
         tokio::select! {
             _ = self.own.wait_for(|told| *told) => {}
             _ = self.closing.wait_for(|told| *told) => {}
@@ -92,18 +90,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_crew_is_closed_when_the_last_has_left() {
-        let crew = Crew::new();
-        let (first, mut stop) = crew.join().unwrap();
+        let command_group = CommandGroup::new();
+        let (first, mut stop) = command_group.join().unwrap();
         assert!(!stop.is_raised());
         drop(first);
         stop.raised().await;
-        let (_second, mut other) = crew.join().unwrap();
+        let (_second, mut other) = command_group.join().unwrap();
         let closed = tokio::spawn({
-            let crew = Arc::clone(&crew);
-            async move { crew.close().await }
+            let command_group = Arc::clone(&command_group);
+            async move { command_group.close().await }
         });
         other.raised().await;
-        assert!(crew.join().is_none());
+        assert!(command_group.join().is_none());
         drop(stop);
         assert!(!closed.is_finished());
         drop(other);

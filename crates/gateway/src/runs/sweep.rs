@@ -1,32 +1,28 @@
-//! Old logs: kept for a while and within a size, then removed, the oldest first. What a run's last lines were stays in its row; a log
-//! that is being written is never touched.
+//! Removes old logs, the oldest first, by age and total size. A run's last lines stay in its row; a log that is being written is not touched.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How long a log is kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// How much all logs may take.
 const ROOM: u64 = 1 << 30;
-/// One that was written to so lately may belong to a run of another process.
+/// A log written to so recently may belong to a run of another process.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
-/// How much may stay, and how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct LogRetention {
     kept: Duration,
     room: u64,
     fresh: Duration,
 }
 
-impl Bounds {
+impl LogRetention {
     pub(super) const USUAL: Self = Self { kept: KEPT, room: ROOM, fresh: FRESH };
 }
 
-/// Removes the logs of this folder that are too old or too much; gives how many.
+/// Returns how many were removed.
 pub(super) fn sweep(
     folder: &Path,
-    bounds: Bounds,
+    bounds: LogRetention,
     now: SystemTime,
     is_live: &dyn Fn(&str) -> bool,
 ) -> std::io::Result<usize> {
@@ -82,7 +78,7 @@ mod tests {
         write("run_live.log", 24 * 40, 1);
         write("lock-amof", 24 * 40, 1);
         write("other.log", 24 * 40, 1);
-        let bounds = Bounds { kept: KEPT, room: 1_000, fresh: FRESH };
+        let bounds = LogRetention { kept: KEPT, room: 1_000, fresh: FRESH };
         let live = |run: &str| run == "run_live";
         assert_eq!(sweep(folder.path(), bounds, now, &live).unwrap(), 2);
         let mut left: Vec<String> = std::fs::read_dir(folder.path())

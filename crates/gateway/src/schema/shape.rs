@@ -1,5 +1,5 @@
-//! How much work a schema makes of a value, counted before it is done. A graph of which parts of a schema are applied where,
-//! references included; walking it over a value never takes fewer steps than the real check. It judges nothing else.
+//! Estimates the cost of checking a value against a schema before it is checked. Builds a graph of which parts of the schema apply
+//! where, references included. Walking it never takes fewer steps than the real check.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,7 +23,7 @@ pub(super) enum Patterns {
 
 /// One part of a schema: what it applies to the value itself, its members and its items.
 #[derive(Debug, Default)]
-struct Part {
+struct SchemaPart {
     /// Steps of its own: keywords, and values to compare with.
     own: u64,
     /// Patterns for the value itself, and for each member's name.
@@ -38,17 +38,16 @@ struct Part {
     items: Vec<usize>,
 }
 
-/// The graph of a schema.
 #[derive(Debug)]
-pub(super) struct Shape {
-    parts: Vec<Part>,
+pub(super) struct SchemaGraph {
+    parts: Vec<SchemaPart>,
     pub(super) patterns: Patterns,
 }
 
-impl Shape {
+impl SchemaGraph {
     /// Draws the graph; fails on references that leave the schema and on schemas of too many parts.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
-        let mut drawing = Drawing::new(schema);
+        let mut drawing = SchemaGraphBuilder::new(schema);
         drawing.part(schema, schema);
         while let Some((index, value, base)) = drawing.open.pop_front() {
             let part = drawing.draw(value, base)?;
@@ -98,7 +97,7 @@ impl Shape {
 
     fn spend_members(
         &self,
-        part: &Part,
+        part: &SchemaPart,
         members: &Map<String, Value>,
         left: &mut u64,
         depth: usize,
@@ -124,12 +123,12 @@ impl Shape {
 
 /// Where a reference may point: by `$id`, and by anchor.
 #[derive(Default)]
-struct Marks<'s> {
+struct ReferenceIndex<'s> {
     ids: HashMap<&'s str, Vec<&'s Value>>,
     anchors: HashMap<&'s str, Vec<&'s Value>>,
 }
 
-impl<'s> Marks<'s> {
+impl<'s> ReferenceIndex<'s> {
     fn collect(&mut self, value: &'s Value) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
@@ -152,18 +151,18 @@ impl<'s> Marks<'s> {
     }
 }
 
-struct Drawing<'s> {
+struct SchemaGraphBuilder<'s> {
     root: &'s Value,
-    marks: Marks<'s>,
+    marks: ReferenceIndex<'s>,
     known: HashMap<*const Value, usize>,
-    parts: HashMap<usize, Part>,
+    parts: HashMap<usize, SchemaPart>,
     /// Parts to be drawn, each with the resource its references start from.
     open: VecDeque<(usize, &'s Value, &'s Value)>,
 }
 
-impl<'s> Drawing<'s> {
+impl<'s> SchemaGraphBuilder<'s> {
     fn new(root: &'s Value) -> Self {
-        let mut marks = Marks::default();
+        let mut marks = ReferenceIndex::default();
         marks.collect(root);
         Self { root, marks, known: HashMap::new(), parts: HashMap::new(), open: VecDeque::new() }
     }
@@ -182,16 +181,16 @@ impl<'s> Drawing<'s> {
         values.into_iter().map(|value| self.part(value, base)).collect()
     }
 
-    fn draw(&mut self, schema: &'s Value, base: &'s Value) -> Result<Part, String> {
-        let Value::Object(keywords) = schema else { return Ok(Part::default()) };
-        let mut part = Part { own: keywords.len() as u64, ..Part::default() };
+    fn draw(&mut self, schema: &'s Value, base: &'s Value) -> Result<SchemaPart, String> {
+        let Value::Object(keywords) = schema else { return Ok(SchemaPart::default()) };
+        let mut part = SchemaPart { own: keywords.len() as u64, ..SchemaPart::default() };
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(to)) => {
                     for target in self.find(to, base, keyword != "$ref")? {
                         match target {
-                            Target::Part(value, base) => part.here.push(self.part(value, base)),
-                            Target::Meta => part.own += META,
+                            ReferenceTarget::Part(value, base) => part.here.push(self.part(value, base)),
+                            ReferenceTarget::Meta => part.own += META,
                         }
                     }
                 }
@@ -231,12 +230,12 @@ impl<'s> Drawing<'s> {
     }
 
     /// Everything a reference may mean: more than one where that is only known while checking.
-    fn find(&self, to: &'s str, base: &'s Value, dynamic: bool) -> Result<Vec<Target<'s>>, String> {
+    fn find(&self, to: &'s str, base: &'s Value, dynamic: bool) -> Result<Vec<ReferenceTarget<'s>>, String> {
         let outside = || format!("its schema refers to `{}`, outside itself", crate::escape::excerpt(to, 80));
         let (resource, fragment) = to.split_once('#').unwrap_or((to, ""));
         if resource.starts_with("http://json-schema.org/") || resource.starts_with("https://json-schema.org/")
         {
-            return Ok(vec![Target::Meta]);
+            return Ok(vec![ReferenceTarget::Meta]);
         }
         let bases: Vec<&'s Value> = match resource {
             // A dynamic reference may end at the outermost resource.
@@ -244,14 +243,14 @@ impl<'s> Drawing<'s> {
             "" => vec![base],
             _ => self.named(resource).ok_or_else(outside)?,
         };
-        let found: Vec<Target<'s>> = match fragment {
-            "" => bases.into_iter().map(|base| Target::Part(base, base)).collect(),
+        let found: Vec<ReferenceTarget<'s>> = match fragment {
+            "" => bases.into_iter().map(|base| ReferenceTarget::Part(base, base)).collect(),
             pointer if pointer.starts_with('/') => {
                 bases.into_iter().filter_map(|base| follow(base, pointer)).collect()
             }
             anchor => {
                 let all = self.marks.anchors.get(anchor).map(Vec::as_slice).unwrap_or_default();
-                all.iter().map(|value| Target::Part(value, self.root)).collect()
+                all.iter().map(|value| ReferenceTarget::Part(value, self.root)).collect()
             }
         };
         if found.is_empty() { Err(outside()) } else { Ok(found) }
@@ -275,7 +274,7 @@ impl<'s> Drawing<'s> {
 }
 
 /// Where a reference ends.
-enum Target<'s> {
+enum ReferenceTarget<'s> {
     Part(&'s Value, &'s Value),
     Meta,
 }
@@ -286,7 +285,7 @@ fn has_id(value: &Value) -> bool {
 }
 
 /// The part at a JSON pointer, and the resource it belongs to.
-fn follow<'s>(base: &'s Value, pointer: &str) -> Option<Target<'s>> {
+fn follow<'s>(base: &'s Value, pointer: &str) -> Option<ReferenceTarget<'s>> {
     let (mut here, mut home) = (base, base);
     for step in pointer.split('/').skip(1) {
         let step = percent_decoded(step).replace("~1", "/").replace("~0", "~");
@@ -297,7 +296,7 @@ fn follow<'s>(base: &'s Value, pointer: &str) -> Option<Target<'s>> {
         };
         home = if has_id(here) { here } else { home };
     }
-    Some(Target::Part(here, home))
+    Some(ReferenceTarget::Part(here, home))
 }
 
 fn percent_decoded(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_core::ids::UpstreamId;
+use countersign_policy::ids::UpstreamId;
 use serde_json::json;
 
 use super::*;

@@ -1,10 +1,9 @@
-//! What is wrong with arguments, in our words: where, as a JSON pointer, and what would be right. Never repeats a value that was
-//! given: it may be a secret.
+//! Describes schema faults: where, as a JSON pointer, and what would be right. Never repeats a given value: it may be a secret.
 
 use std::fmt::Write;
 
-use countersign_core::gate::SchemaFault;
-use countersign_core::words::plural;
+use countersign_policy::gate::SchemaFault;
+use countersign_policy::words::plural;
 use jsonschema::JsonType;
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind as Kind};
 use serde_json::Value;

@@ -1,59 +1,53 @@
-//! From documents to an index: count terms per field, weigh fields, and settle each term's share in each
-//! document, so that a query only adds up. Never fails: what it cannot read it leaves out, what is too long
-//! it cuts.
+//! Builds the index: counts terms per field, weighs fields, and computes each term's share in each document, so that a query only adds up.
+//! Never fails: unreadable parts are left out, long ones cut.
 
 use std::collections::HashMap;
 
-use super::terms::{self, Link, Word};
+use super::terms::{self, TextWord, WordLink};
 use super::{Alternative, Document, Index, Posting, schema, synonyms};
 
-/// How a kind of text counts.
-struct Field {
-    /// Against one mention in a description.
+struct FieldWeights {
+    /// Relative to one mention in a description.
     weight: f32,
     /// How much a long text is marked down: 0 not at all, 1 in proportion.
     length: f32,
-    /// So many mentions of a word count: a text that repeats it further wants to be found, not to inform.
+    /// The most mentions of a word that count: a text that repeats it further is keyword stuffing.
     mentions: f32,
-    /// So many characters are read.
     chars: usize,
     compounds: Compounds,
 }
 
-/// Whether neighbouring words are indexed written together as well.
 #[derive(PartialEq)]
 enum Compounds {
-    /// Every pair: names and titles are compounds.
+    /// Names and titles are compounds.
     Every,
-    /// Only what the text itself glues together (`e-mail`, `GitHub`).
+    /// Only what the text itself joins (`e-mail`, `GitHub`).
     Glued,
 }
 
-/// So much is read of a name, and of a text.
+/// The longest name, and the longest text.
 const NAME_CHARS: usize = 256;
 const TEXT_CHARS: usize = 4_096;
 
 /// Name, upstream, title, description, argument names, argument notes.
-const FIELDS: [Field; 6] = [
-    Field { weight: 3.0, length: 0.3, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
-    Field { weight: 1.5, length: 0.0, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
-    Field { weight: 2.0, length: 0.3, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
-    Field { weight: 1.0, length: 0.5, mentions: 3.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
-    Field { weight: 1.0, length: 0.5, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
-    Field { weight: 0.4, length: 0.6, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
+const FIELDS: [FieldWeights; 6] = [
+    FieldWeights { weight: 3.0, length: 0.3, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
+    FieldWeights { weight: 1.5, length: 0.0, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
+    FieldWeights { weight: 2.0, length: 0.3, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
+    FieldWeights { weight: 1.0, length: 0.5, mentions: 3.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
+    FieldWeights { weight: 1.0, length: 0.5, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
+    FieldWeights { weight: 0.4, length: 0.6, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
 ];
 
 /// How fast further mentions stop counting (BM25's k1).
 const SATURATION: f32 = 1.2;
 
-/// What one document says, before weights.
 #[derive(Default)]
-struct Counted {
+struct TermCounts {
     lengths: [f32; FIELDS.len()],
     mentions: HashMap<u32, [f32; FIELDS.len()]>,
 }
 
-/// Words and terms met so far.
 #[derive(Default)]
 struct Vocabulary {
     terms: HashMap<String, u32>,
@@ -61,7 +55,7 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The term a word is counted under. Stems are remembered: texts repeat their words.
+    /// The term of a word. Stems are cached: texts repeat their words.
     fn term(&mut self, word: &str) -> u32 {
         if let Some(&term) = self.words.get(word) {
             return term;
@@ -73,7 +67,6 @@ impl Vocabulary {
     }
 }
 
-/// Builds the index of `documents`.
 pub(super) fn index<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> Index {
     let mut vocabulary = Vocabulary::default();
     let mut counted = Vec::new();
@@ -85,7 +78,7 @@ pub(super) fn index<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> In
         let next = index.upstreams.len() as u32;
         index.upstream_of.push(*index.upstreams.entry(document.upstream.to_owned()).or_insert(next));
         let name = terms::words(document.name, NAME_CHARS);
-        index.looks.push(name.iter().any(|word| synonyms::is_look(&word.text)));
+        index.looks.push(name.iter().any(|word| synonyms::is_read_verb(&word.text)));
         remember_names(&document, &name, doc, &mut index.whole_names);
     }
     order_by_name(full_names, &mut index);
@@ -97,11 +90,11 @@ pub(super) fn index<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> In
     index
 }
 
-fn count(document: &Document<'_>, vocabulary: &mut Vocabulary) -> Counted {
+fn count(document: &Document<'_>, vocabulary: &mut Vocabulary) -> TermCounts {
     let arguments = schema::arguments(document.input_schema);
     let (names, notes) = (arguments.names.join(" "), arguments.notes.join(" "));
     let texts = [document.name, document.upstream, document.title, document.description, &names, &notes];
-    let mut counted = Counted::default();
+    let mut counted = TermCounts::default();
     for (at, (field, text)) in FIELDS.iter().zip(texts).enumerate() {
         let words = terms::words(text, field.chars);
         if let Some(length) = counted.lengths.get_mut(at) {
@@ -117,11 +110,11 @@ fn count(document: &Document<'_>, vocabulary: &mut Vocabulary) -> Counted {
 }
 
 /// The terms of one field: words, compounds of neighbours, and the pieces of runs without spaces.
-fn field_terms(field: &Field, words: &[Word], vocabulary: &mut Vocabulary) -> Vec<u32> {
+fn field_terms(field: &FieldWeights, words: &[TextWord], vocabulary: &mut Vocabulary) -> Vec<u32> {
     let mut out = Vec::with_capacity(words.len() * 2);
-    let mut previous: Option<&Word> = None;
+    let mut previous: Option<&TextWord> = None;
     for word in words {
-        if word.link == Link::Run {
+        if word.link == WordLink::Run {
             // Single characters too: a query may be one.
             let single = word.text.chars().map(String::from);
             out.extend(terms::pairs(&word.text).chain(single).map(|piece| vocabulary.term(&piece)));
@@ -130,7 +123,7 @@ fn field_terms(field: &Field, words: &[Word], vocabulary: &mut Vocabulary) -> Ve
         }
         out.push(vocabulary.term(&word.text));
         if let Some(before) = previous
-            && (field.compounds == Compounds::Every || word.link == Link::Glued)
+            && (field.compounds == Compounds::Every || word.link == WordLink::Glued)
         {
             out.push(vocabulary.term(&compound(&before.text, &word.text)));
         }
@@ -139,19 +132,18 @@ fn field_terms(field: &Field, words: &[Word], vocabulary: &mut Vocabulary) -> Ve
     out
 }
 
-/// Two neighbours written together.
 pub(super) fn compound(first: &str, second: &str) -> String {
     [first, second].concat()
 }
 
-/// A name as it is compared whole: `github:delete_branch`, `GitHub delete branch` are `githubdeletebranch`.
-pub(super) fn written_together(words: &[Word]) -> String {
+/// A name for comparison as a whole: `github:delete_branch` and `GitHub delete branch` are `githubdeletebranch`.
+pub(super) fn written_together(words: &[TextWord]) -> String {
     words.iter().map(|word| word.text.as_str()).collect()
 }
 
 fn remember_names(
     document: &Document<'_>,
-    name: &[Word],
+    name: &[TextWord],
     doc: u32,
     whole_names: &mut HashMap<String, Vec<u32>>,
 ) {
@@ -178,7 +170,7 @@ fn order_by_name(mut full_names: Vec<(String, u32)>, index: &mut Index) {
 }
 
 /// Weighs every mention and lays the postings of each term side by side.
-fn settle_postings(counted: &[Counted], terms: usize, index: &mut Index) {
+fn settle_postings(counted: &[TermCounts], terms: usize, index: &mut Index) {
     let average = average_lengths(counted);
     let mut lists: Vec<Vec<Posting>> = Vec::new();
     lists.resize_with(terms, Vec::new);
@@ -199,7 +191,7 @@ fn settle_postings(counted: &[Counted], terms: usize, index: &mut Index) {
 
 type PerField = [f32; FIELDS.len()];
 
-fn average_lengths(counted: &[Counted]) -> PerField {
+fn average_lengths(counted: &[TermCounts]) -> PerField {
     let mut sum = PerField::default();
     for document in counted {
         for (sum, length) in sum.iter_mut().zip(document.lengths) {
@@ -218,7 +210,7 @@ fn weigh(mentions: &PerField, lengths: &PerField, average: &PerField) -> f32 {
     weight
 }
 
-/// The synonyms that lead to a term some document has.
+/// The synonyms that lead to a term of some document.
 fn alternatives(terms: &HashMap<String, u32>) -> HashMap<String, Vec<Alternative>> {
     let mut out = HashMap::new();
     for (word, synonyms) in synonyms::table() {

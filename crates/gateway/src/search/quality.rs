@@ -1,16 +1,16 @@
-//! How good the ranking is, on tools and graded queries of our own (2: what is meant, 1: also useful). The set
-//! `seen` shaped synonyms and weights and flatters them. `blind` was written after those, with 15 new tools, by the
-//! same author; no synonym was added for it, though two changes against stuffed texts came later and were checked on
-//! it. It is the figure to quote. Whoever tunes against a blind query moves it to `seen` and writes a new one.
+//! The quality of the ranking, on tools and graded queries of our own (2: what is meant, 1: also useful). The set `seen` shaped synonyms and
+//! weights and flatters them. `blind` was written after those, with 15 new tools, by the same author; no synonym was added for it, though
+//! two changes against stuffed texts came later and were checked on it. It is the figure to quote. A blind query that is tuned against
+//! moves to `seen`, and a new one is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{Document, Index, Query};
+use super::{Document, Index, SearchQuery};
 
 #[derive(Default, Clone, Copy)]
-struct Figures {
+struct RankingFigures {
     queries: f64,
     recall_1: f64,
     recall_5: f64,
@@ -18,7 +18,7 @@ struct Figures {
     gain: f64,
 }
 
-impl Figures {
+impl RankingFigures {
     /// `ranked` are the grades of the hits in order, `ideal` all grades given, best first.
     fn add(&mut self, ranked: &[f64], ideal: &[f64]) {
         let best = ideal.iter().filter(|grade| **grade == 2.0).count();
@@ -69,14 +69,14 @@ fn ranking_reaches_its_floors() {
     let upstreams: BTreeSet<&str> = tools.iter().filter_map(|t| t["upstream"].as_str()).collect();
     assert!(tools.len() >= 48 && upstreams.len() >= 7 && queries.len() >= 48, "the data set has shrunk");
 
-    let mut figures: BTreeMap<String, Figures> = BTreeMap::new();
+    let mut figures: BTreeMap<String, RankingFigures> = BTreeMap::new();
     for query in &queries {
         let relevant = query["relevant"].as_object().unwrap();
         for name in relevant.keys() {
             assert!(names.contains(name), "`{name}` is graded but no tool");
         }
         let grade = |doc: usize| relevant.get(&names[doc]).and_then(Value::as_f64).unwrap_or(0.0);
-        let found = index.search(&Query::new(query["query"].as_str().unwrap(), 15));
+        let found = index.search(&SearchQuery::new(query["query"].as_str().unwrap(), 15));
         let ranked: Vec<f64> = found.hits.iter().map(|hit| grade(hit.doc)).collect();
         let mut ideal: Vec<f64> = relevant.values().filter_map(Value::as_f64).collect();
         ideal.sort_by(|a, b| b.total_cmp(a));

@@ -1,45 +1,42 @@
-//! From a query to hits: words become slots, each slot may be filled by a term or one of its alternatives,
-//! and a document scores by how well it fills them, rare slots counting more. Order is total: score, then name.
+//! Ranks documents for a query: words become slots, each filled by a term or one of its alternatives; a document scores by how well it fills
+//! them, and rare slots count more. The order is total: score, then name.
 
 use std::cmp::Reverse;
 
-use super::terms::{self, Link, Word};
-use super::{Alternative, Found, Hit, Index, Query, build, near, synonyms};
+use super::terms::{self, TextWord, WordLink};
+use super::{Alternative, Index, SearchHit, SearchQuery, SearchResults, build, fuzzy_match, synonyms};
 
-/// So much of a query is read, and so many different words looked up: an agent's sentence, not a file.
+/// The longest query, and its most words: an agent's sentence, not a file.
 const QUERY_CHARS: usize = 1_024;
 const SLOTS: usize = 32;
-/// So many unknown words are compared with the vocabulary.
+/// The most unknown words that are compared with the vocabulary.
 const UNKNOWN: usize = 8;
-/// What a document keeps that fills only one of many slots.
+/// The share of a score that a document keeps if it fills only one of many slots.
 const UNFILLED: f32 = 0.5;
-/// A compound of two words that also count by themselves is worth this much of its own rarity.
+/// The share of its rarity that a compound of two known words counts.
 const COMPOUND: f32 = 0.5;
-/// Who names only a thing (`calendar events`) mostly wants to see it: tools that only look gain this much, enough
-/// to settle a near tie and to keep `delete…` from being first by chance.
+/// A query that names only a thing (`calendar events`) mostly wants to read: tools that only read gain this much, enough to settle a near
+/// tie and to keep `delete…` from being first by chance.
 const LOOK: f32 = 1.08;
-/// Scores are whole ten-thousandths, so that equal means equal.
+/// Scores are integers in ten-thousandths, so that equal means equal.
 const SCALE: f32 = 10_000.0;
 
-/// One thing asked for, and the terms that would do.
+/// One thing asked for, and the terms that match it.
 pub(super) struct Slot {
     exact: Option<u32>,
     alternatives: Vec<Alternative>,
-    /// The part it plays in the query.
     weight: f32,
 }
 
-/// A document's sums while slots are gone through.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     score: f32,
     filled: f32,
 }
 
-/// Answers a query.
-pub(super) fn search(index: &Index, query: &Query<'_>) -> Found {
+pub(super) fn search(index: &Index, query: &SearchQuery<'_>) -> SearchResults {
     let upstream = match query.upstream.map(|id| index.upstreams.get(id)) {
-        Some(None) => return Found::default(),
+        Some(None) => return SearchResults::default(),
         Some(Some(&number)) => Some(number),
         None => None,
     };
@@ -64,25 +61,27 @@ pub(super) fn search(index: &Index, query: &Query<'_>) -> Found {
         ranked.truncate(query.limit);
     }
     ranked.sort_unstable();
-    let hit =
-        |(Reverse(score), _, doc)| Hit { doc: doc as usize, score: f64::from(score) / f64::from(SCALE) };
-    Found { hits: ranked.into_iter().map(hit).collect(), total }
+    let hit = |(Reverse(score), _, doc)| SearchHit {
+        doc: doc as usize,
+        score: f64::from(score) / f64::from(SCALE),
+    };
+    SearchResults { hits: ranked.into_iter().map(hit).collect(), total }
 }
 
-/// Nothing asked for: everything, by name.
-fn everything(index: &Index, limit: usize, visible: impl Fn(u32) -> bool) -> Found {
-    let mut found = Found::default();
+/// An empty query: everything, by name.
+fn everything(index: &Index, limit: usize, visible: impl Fn(u32) -> bool) -> SearchResults {
+    let mut found = SearchResults::default();
     for &doc in index.by_name.iter().filter(|doc| visible(**doc)) {
         if found.total < limit {
-            found.hits.push(Hit { doc: doc as usize, score: 1.0 });
+            found.hits.push(SearchHit { doc: doc as usize, score: 1.0 });
         }
         found.total += 1;
     }
     found
 }
 
-/// Every document's score in ten-thousandths; 0 where nothing of the query is in it.
-fn scores(index: &Index, words: &[Word]) -> Vec<u32> {
+/// Every document's score in ten-thousandths; 0 where it has nothing of the query.
+fn scores(index: &Index, words: &[TextWord]) -> Vec<u32> {
     let slots = slots(index, words);
     let mut tallies = vec![Tally::default(); index.len()];
     let mut best = vec![0.0_f32; index.len()];
@@ -108,20 +107,20 @@ fn scores(index: &Index, words: &[Word]) -> Vec<u32> {
     out
 }
 
-/// Whether a query says no action. An unknown first word may well be one: `zap the branch`.
-fn names_a_thing(slots: &[Slot], words: &[Word]) -> bool {
+/// Whether a query contains no verb. An unknown first word may be one: `zap the branch`.
+fn names_a_thing(slots: &[Slot], words: &[TextWord]) -> bool {
     slots.first().is_some_and(|first| first.exact.is_some() || !first.alternatives.is_empty())
         && !words.iter().any(|word| synonyms::is_action(&word.text))
 }
 
-/// Adds what each document has for a slot: the best of its terms, not their sum, so that a text full of
-/// synonyms gains nothing. Answers the most a document could have got.
+/// Adds each document's best term for a slot, not the sum, so that a text full of synonyms gains nothing. Returns the most a document
+/// could get.
 fn fill(index: &Index, slot: &Slot, best: &mut [f32], tallies: &mut [Tally]) -> f32 {
     let having = |term: u32| index.postings_of(term).len();
     let exact = slot.exact.map_or(0, having);
     let group = exact + slot.alternatives.iter().map(|other| having(other.term)).sum::<usize>();
-    // One rarity for all of a slot's terms, between that of the word asked for and that of the whole group:
-    // `drop` must not beat `delete` for being rare, nor a lone `erase` in some text a tool named `delete`.
+    // One rarity for all terms of a slot, between that of the word asked for and that of the whole group: `drop` must not beat `delete` for
+    // being rare, nor a lone `erase` in some text a tool named `delete`.
     let own = rarity(index.len(), if exact > 0 { exact } else { group });
     let worth = slot.weight * f32::midpoint(own, rarity(index.len(), group));
     let exact = slot.exact.map(|term| Alternative { term, weight: 1.0 });
@@ -145,17 +144,17 @@ fn fill(index: &Index, slot: &Slot, best: &mut [f32], tallies: &mut [Tally]) -> 
     worth
 }
 
-/// BM25's inverse document frequency, above 0 even for a term every document has.
+/// BM25's inverse document frequency, above 0 even for a term in every document.
 fn rarity(documents: usize, having: usize) -> f32 {
     let (all, having) = (documents as f32, having.min(documents) as f32);
     (1.0 + (all - having + 0.5) / (having + 0.5)).ln()
 }
 
-/// What a query asks for: its words without fillers and repetitions, phrases and compounds recognised.
-pub(super) fn slots(index: &Index, words: &[Word]) -> Vec<Slot> {
-    let asked = asked(words);
-    let mut query = Slots { index, seen: Vec::new(), slots: Vec::new(), unknown: 0 };
-    let mut rest = asked.as_slice();
+/// The query's words without fillers and repetitions, with phrases and compounds recognised.
+pub(super) fn slots(index: &Index, words: &[TextWord]) -> Vec<Slot> {
+    let query_words = query_words(words);
+    let mut query = SlotCollector { index, seen: Vec::new(), slots: Vec::new(), unknown: 0 };
+    let mut rest = query_words.as_slice();
     while let [first, after @ ..] = rest {
         rest = after;
         if query.slots.len() >= SLOTS {
@@ -169,7 +168,7 @@ pub(super) fn slots(index: &Index, words: &[Word]) -> Vec<Slot> {
                     query.add(&first.text, 1.0);
                     query.add(&joined, COMPOUND);
                 } else {
-                    // `GitHub`, `screen shot`: only together do they mean something here.
+                    // `GitHub`, `screen shot`: they mean something here only together.
                     query.add(&joined, 1.0);
                     rest = after.get(1..).unwrap_or_default();
                 }
@@ -180,47 +179,44 @@ pub(super) fn slots(index: &Index, words: &[Word]) -> Vec<Slot> {
     query.slots
 }
 
-/// A word that counts.
-struct Asked {
+struct QueryWord {
     text: String,
     /// Cut out of a script without spaces: never part of a compound.
     cut: bool,
 }
 
-fn asked(words: &[Word]) -> Vec<Asked> {
+fn query_words(words: &[TextWord]) -> Vec<QueryWord> {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let mut out = Vec::new();
     let mut fillers = Vec::new();
     let mut at = 0;
     while let Some(word) = words.get(at) {
         at += 1;
-        if word.link == Link::Run {
+        if word.link == WordLink::Run {
             let pieces: Vec<String> = terms::pairs(&word.text).collect();
             let pieces = if pieces.is_empty() { vec![word.text.clone()] } else { pieces };
-            out.extend(pieces.into_iter().map(|text| Asked { text, cut: true }));
+            out.extend(pieces.into_iter().map(|text| QueryWord { text, cut: true }));
         } else if let Some((text, taken)) = synonyms::phrase(texts.get(at - 1..).unwrap_or_default()) {
-            out.push(Asked { text: text.to_owned(), cut: false });
+            out.push(QueryWord { text: text.to_owned(), cut: false });
             at += taken - 1;
         } else if terms::is_filler(&word.text) {
-            fillers.push(Asked { text: word.text.clone(), cut: false });
+            fillers.push(QueryWord { text: word.text.clone(), cut: false });
         } else {
-            out.push(Asked { text: word.text.clone(), cut: false });
+            out.push(QueryWord { text: word.text.clone(), cut: false });
         }
     }
-    // A query of nothing but fillers means them: `to`, `from` are argument names.
+    // A query of fillers only means them: `to`, `from` are argument names.
     if out.is_empty() { fillers } else { out }
 }
 
-/// Slots as they are gathered.
-struct Slots<'a> {
+struct SlotCollector<'a> {
     index: &'a Index,
     seen: Vec<String>,
     slots: Vec<Slot>,
     unknown: usize,
 }
 
-impl Slots<'_> {
-    /// Whether any document has the word.
+impl SlotCollector<'_> {
     fn known(&self, word: &str) -> bool {
         self.index.terms.contains_key(terms::stem(word).as_ref())
     }
@@ -234,7 +230,7 @@ impl Slots<'_> {
         let mut alternatives = self.index.alternatives.get(stem.as_ref()).cloned().unwrap_or_default();
         if exact.is_none() && alternatives.is_empty() && self.unknown < UNKNOWN {
             self.unknown += 1;
-            alternatives = near::alternatives(self.index, word);
+            alternatives = fuzzy_match::alternatives(self.index, word);
         }
         self.seen.push(stem.into_owned());
         self.slots.push(Slot { exact, alternatives, weight });

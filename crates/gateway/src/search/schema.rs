@@ -1,24 +1,21 @@
-//! Argument names and what is said about them, out of an `inputSchema`. It reads; it never resolves a
-//! reference, validates, or follows a schema further than its bounds.
+//! Extracts argument names and their descriptions from an `inputSchema`, within limits. It resolves no references and validates nothing.
 
 use serde_json::{Map, Value};
 
-/// How deep, and how many schemas, one tool's input is read: far beyond real tools, far below harm.
+/// The depth and number of schemas read per tool: far beyond real tools, far below harm.
 const DEPTH: usize = 6;
 const SCHEMAS: usize = 512;
 
-/// The texts of an input schema.
 #[derive(Debug, Default)]
-pub(super) struct Arguments<'a> {
-    /// Property names, outer before inner.
+pub(super) struct ArgumentTexts<'a> {
+    /// Outer before inner.
     pub(super) names: Vec<&'a str>,
-    /// Their titles, descriptions and enumerated values.
+    /// Titles, descriptions and enumerated values.
     pub(super) notes: Vec<&'a str>,
 }
 
-/// Reads the arguments of a tool.
-pub(super) fn arguments(schema: &Value) -> Arguments<'_> {
-    let mut out = Arguments::default();
+pub(super) fn arguments(schema: &Value) -> ArgumentTexts<'_> {
+    let mut out = ArgumentTexts::default();
     let mut level = vec![schema];
     let mut left = SCHEMAS;
     for depth in 0..DEPTH {
@@ -29,7 +26,7 @@ pub(super) fn arguments(schema: &Value) -> Arguments<'_> {
                 return out;
             }
             left -= 1;
-            // The root's own description speaks of the tool, not of an argument; it is rare and still a text.
+            // The root's description is about the tool, not an argument; it is rare and still a text.
             notes(object, &mut out);
             inner(object, depth, &mut out, &mut next);
         }
@@ -38,7 +35,7 @@ pub(super) fn arguments(schema: &Value) -> Arguments<'_> {
     out
 }
 
-fn notes<'a>(schema: &'a Map<String, Value>, out: &mut Arguments<'a>) {
+fn notes<'a>(schema: &'a Map<String, Value>, out: &mut ArgumentTexts<'a>) {
     out.notes.extend(["title", "description", "const"].iter().filter_map(|key| schema.get(*key)?.as_str()));
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         out.notes.extend(values.iter().filter_map(Value::as_str).take(SCHEMAS));
@@ -48,7 +45,7 @@ fn notes<'a>(schema: &'a Map<String, Value>, out: &mut Arguments<'a>) {
 fn inner<'a>(
     schema: &'a Map<String, Value>,
     depth: usize,
-    out: &mut Arguments<'a>,
+    out: &mut ArgumentTexts<'a>,
     next: &mut Vec<&'a Value>,
 ) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {

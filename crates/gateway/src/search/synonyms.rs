@@ -1,20 +1,19 @@
-//! Words that mean about the same to someone looking for a tool: everyday verbs, abbreviations, and the nouns
-//! most services share. General English of the trade, never the names of particular tools.
+//! Synonyms of words for tools: everyday verbs, abbreviations, and common nouns. General English of the trade, never the names of particular
+//! tools.
 
 use std::collections::HashMap;
 
 use super::terms::stem;
 
-/// Words of a group stand for each other this well: the same thing, or something near.
+/// How well the words of a group fit for each other: the same thing, or something near.
 const SAME: f32 = 0.8;
 const NEAR: f32 = 0.5;
 
-/// How well its words stand for each other, and the words. Two-word names are written together here and in the
-/// index: `pullrequest`.
-type Group = (f32, &'static [&'static str]);
+/// The fit and the words. Two-word names are written together here and in the index: `pullrequest`.
+type SynonymGroup = (f32, &'static [&'static str]);
 
-const VERBS: &[Group] = &[
-    // away with it
+const VERBS: &[SynonymGroup] = &[
+    // remove
     (SAME, &["delete", "remove", "erase", "destroy", "discard"]),
     (
         NEAR,
@@ -34,7 +33,7 @@ const VERBS: &[Group] = &[
     ),
     (SAME, &["drop", "purge", "wipe", "truncate", "empty", "clear"]),
     (NEAR, &["archive", "clean", "tidy", "hide", "dismiss"]),
-    // let there be one
+    // create
     (SAME, &["create", "make", "add", "generate"]),
     (
         NEAR,
@@ -45,7 +44,7 @@ const VERBS: &[Group] = &[
     (SAME, &["draft", "compose", "prepare"]),
     (SAME, &["copy", "duplicate", "clone", "replicate"]),
     (NEAR, &["clone", "fork", "copy"]),
-    // make it another
+    // change
     (SAME, &["update", "edit", "modify", "change", "alter"]),
     (
         NEAR,
@@ -72,7 +71,7 @@ const VERBS: &[Group] = &[
     (NEAR, &["convert", "transform", "format", "render", "export", "translate"]),
     (SAME, &["translate", "localize"]),
     (SAME, &["close", "resolve", "complete", "finish"]),
-    // look at it
+    // read
     (SAME, &["search", "find", "lookup", "query", "grep", "google", "discover"]),
     (SAME, &["show", "display", "view", "print", "see"]),
     (
@@ -96,7 +95,7 @@ const VERBS: &[Group] = &[
     (SAME, &["watch", "monitor", "observe", "follow", "subscribe"]),
     (SAME, &["track", "trace", "locate", "follow"]),
     (SAME, &["summarize", "brief", "digest"]),
-    // bring it somewhere
+    // move
     (SAME, &["send", "post", "deliver"]),
     (
         NEAR,
@@ -110,7 +109,7 @@ const VERBS: &[Group] = &[
     (SAME, &["upload", "put", "import", "push"]),
     (SAME, &["share", "invite", "grant", "permit"]),
     (NEAR, &["invite", "add", "join", "member"]),
-    // make it go, make it stop
+    // start and stop
     (SAME, &["run", "execute", "invoke", "trigger", "launch"]),
     (NEAR, &["run", "start", "call", "begin", "trigger", "dispatch", "perform"]),
     (SAME, &["start", "boot", "launch", "resume", "enable", "activate"]),
@@ -124,7 +123,7 @@ const VERBS: &[Group] = &[
     (SAME, &["rollback", "revert", "undo", "restore", "recover"]),
     (NEAR, &["deploy", "apply", "release", "rollout", "ship", "install"]),
     (SAME, &["release", "publish"]),
-    // say yes or no
+    // decide
     (SAME, &["approve", "accept", "confirm", "allow"]),
     (SAME, &["reject", "decline", "deny", "refuse"]),
     (NEAR, &["respond", "reply", "answer", "rsvp", "decline", "accept", "attend"]),
@@ -134,8 +133,8 @@ const VERBS: &[Group] = &[
     (SAME, &["fill", "enter", "type", "input"]),
 ];
 
-const NOUNS: &[Group] = &[
-    // of computing
+const NOUNS: &[SynonymGroup] = &[
+    // computing
     (SAME, &["pullrequest", "mergerequest"]),
     (SAME, &["kubernetes", "cluster"]),
     (SAME, &["configuration", "settings", "preferences", "options"]),
@@ -176,7 +175,7 @@ const NOUNS: &[Group] = &[
     (SAME, &["alert", "alarm", "notification", "warning"]),
     (SAME, &["secret", "password", "credential", "passphrase", "key"]),
     (NEAR, &["token", "key", "credential"]),
-    // of everyday services
+    // everyday services
     (NEAR, &["message", "email", "note"]),
     (NEAR, &["email", "inbox", "mailbox"]),
     (SAME, &["event", "meeting", "appointment", "standup"]),
@@ -211,7 +210,7 @@ const NOUNS: &[Group] = &[
     (SAME, &["language", "locale"]),
 ];
 
-/// Phrases that stand for one word, read before fillers are dropped.
+/// Phrases that mean one word, matched before fillers are dropped.
 const PHRASES: &[(&[&str], &str)] = &[
     (&["get", "rid", "of"], "delete"),
     (&["throw", "away"], "delete"),
@@ -244,8 +243,8 @@ const PHRASES: &[(&[&str], &str)] = &[
     (&["where", "is"], "track"),
 ];
 
-/// Abbreviations and spellings that are the same word, written out: applied to both sides, so that a document
-/// full of `repo` arguments does not hide the one named after the repository.
+/// Abbreviations and spellings of one word, expanded on both sides, so that a document full of `repo` arguments does not hide the one named
+/// after the repository.
 pub(super) fn written_out(word: &str) -> &str {
     match word {
         "admin" | "admins" => "administrator",
@@ -275,7 +274,7 @@ pub(super) fn written_out(word: &str) -> &str {
     }
 }
 
-/// For every word known here, as a stem: the stems that may stand for it, and how well.
+/// For every known stem: its synonyms, and how well they fit.
 pub(super) fn table() -> HashMap<String, Vec<(String, f32)>> {
     let mut table: HashMap<String, Vec<(String, f32)>> = HashMap::new();
     for (weight, group) in VERBS.iter().chain(NOUNS) {
@@ -293,19 +292,19 @@ pub(super) fn table() -> HashMap<String, Vec<(String, f32)>> {
     table
 }
 
-/// A phrase at the start of `words`: what it stands for, and how many words it takes.
+/// A phrase at the start of `words`: its meaning, and its number of words.
 pub(super) fn phrase(words: &[&str]) -> Option<(&'static str, usize)> {
     let found = PHRASES.iter().find(|(phrase, _)| words.starts_with(phrase))?;
     Some((found.1, found.0.len()))
 }
 
-/// Whether a word says what to do, so that a query with it is not just the name of a thing.
+/// Whether a word is a verb, so that a query with it is not just the name of a thing.
 pub(super) fn is_action(word: &str) -> bool {
     VERBS.iter().any(|(_, group)| group.contains(&word))
 }
 
-/// Whether a word of a tool's name says that it only looks.
-pub(super) fn is_look(word: &str) -> bool {
+/// Whether a word of a tool's name says that it only reads.
+pub(super) fn is_read_verb(word: &str) -> bool {
     matches!(
         word,
         "browse"

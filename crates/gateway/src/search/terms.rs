@@ -1,5 +1,5 @@
-//! Text into words, words into stems: Unicode folded, names split on case and punctuation, scripts without
-//! spaces cut into pairs of characters. The same path for documents and queries, so that they meet.
+//! Splits text into words and reduces them to stems: Unicode folded, names split on case and punctuation, scripts without spaces cut into
+//! pairs of characters. Documents and queries use the same code.
 
 use std::borrow::Cow;
 
@@ -10,21 +10,18 @@ use unicode_normalization::char::is_combining_mark;
 use super::synonyms;
 use crate::escape::is_invisible;
 
-/// No word is longer: the rest of a longer one is dropped, on both sides alike.
+/// The rest of a longer word is dropped, on both sides alike.
 const WORD_BYTES: usize = 40;
 
-/// A piece of text that can be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct TextWord {
     /// Lower-case, at most `WORD_BYTES` and one character.
     pub(super) text: String,
-    /// How it follows the word before it.
-    pub(super) link: Link,
+    pub(super) link: WordLink,
 }
 
-/// How a word follows the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum WordLink {
     /// First, or after a space.
     Apart,
     /// In the same identifier or compound: `pull_request`, `GitHub`, `e-mail`.
@@ -33,11 +30,11 @@ pub(super) enum Link {
     Run,
 }
 
-/// The words of a text, reading at most `max_chars` of its characters.
-pub(super) fn words(text: &str, max_chars: usize) -> Vec<Word> {
+/// Reads at most `max_chars` characters.
+pub(super) fn words(text: &str, max_chars: usize) -> Vec<TextWord> {
     let chars = folded(text, max_chars);
-    let mut out: Vec<Word> = Vec::new();
-    let mut link = Link::Apart;
+    let mut out: Vec<TextWord> = Vec::new();
+    let mut link = WordLink::Apart;
     let mut previous = None;
     for (at, &c) in chars.iter().enumerate() {
         if is_word(c) {
@@ -47,23 +44,23 @@ pub(super) fn words(text: &str, max_chars: usize) -> Vec<Word> {
                 _ => {
                     let mut text = String::new();
                     extend(&mut text, c);
-                    out.push(Word { text, link: if is_unspaced(c) { Link::Run } else { link } });
+                    out.push(TextWord { text, link: if is_unspaced(c) { WordLink::Run } else { link } });
                 }
             }
             previous = Some(c);
-            link = Link::Glued;
+            link = WordLink::Glued;
         } else {
             previous = None;
             if !matches!(c, '_' | '-' | '.' | ':' | '/' | '\u{2010}' | '\u{2011}') {
-                link = Link::Apart;
+                link = WordLink::Apart;
             }
         }
     }
     out
 }
 
-/// Compatibility forms (full width, ligatures) and accents are folded; one character may become many, so the
-/// bound is set before and after. Invisible characters are as if not there.
+/// Folds compatibility forms (full width, ligatures) and accents; one character may become many, so the limit applies before and after.
+/// Invisible characters are removed.
 fn folded(text: &str, max_chars: usize) -> Vec<char> {
     if text.is_ascii() {
         return text.chars().take(max_chars).collect();
@@ -73,7 +70,7 @@ fn folded(text: &str, max_chars: usize) -> Vec<char> {
 }
 
 fn extend(text: &mut String, c: char) {
-    // A run is as long as it is: it is cut into pairs later.
+    // Runs are not limited: they are cut into pairs later.
     if is_unspaced(c) || text.len() < WORD_BYTES {
         text.extend(c.to_lowercase());
     }
@@ -103,19 +100,18 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || is_combining_mark(c)
 }
 
-/// Scripts written without spaces between words (Thai, Lao, Myanmar, Khmer, Han, kana), and Hangul, whose
-/// words carry particles: pairs of characters find them where whole words would not.
+/// Scripts written without spaces (Thai, Lao, Myanmar, Khmer, Han, kana), and Hangul, whose words carry particles: pairs of characters
+/// match where whole words would not.
 fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
         | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// The pairs of neighbouring characters in a run.
 pub(super) fn pairs(run: &str) -> impl Iterator<Item = String> + '_ {
     run.chars().zip(run.chars().skip(1)).map(|(a, b)| String::from_iter([a, b]))
 }
 
-/// The stem a word is indexed under, abbreviations written out; words of scripts without a stemmer are their own.
+/// The stem a word is indexed under, with abbreviations expanded; words of scripts without a stemmer are their own.
 pub(super) fn stem(word: &str) -> Cow<'_, str> {
     let word = synonyms::written_out(word);
     let all = |of: fn(&char) -> bool| word.chars().all(|c| of(&c));
@@ -140,7 +136,6 @@ const FILLERS: &str = "a about all also an and any are as at be but by can could
         these they this those to tool tools us use used using ve via want was we were what when where \
         which who will with would yet you your";
 
-/// Whether a word is a filler.
 pub(super) fn is_filler(word: &str) -> bool {
     word.len() <= "something".len() && FILLERS.split(' ').any(|filler| filler == word)
 }

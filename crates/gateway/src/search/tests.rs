@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use serde_json::{Value, json};
 
-use super::near::within;
-use super::terms::{self, Link};
-use super::{Document, Found, Index, Query, rank, schema, synonyms};
+use super::fuzzy_match::within;
+use super::terms::{self, WordLink};
+use super::{Document, Index, SearchQuery, SearchResults, rank, schema, synonyms};
 
 const NONE: &Value = &Value::Null;
 
@@ -24,7 +24,7 @@ fn small() -> Vec<Document<'static>> {
     ]
 }
 
-fn names(documents: &[Document<'_>], found: &Found) -> Vec<String> {
+fn names(documents: &[Document<'_>], found: &SearchResults) -> Vec<String> {
     found
         .hits
         .iter()
@@ -33,7 +33,7 @@ fn names(documents: &[Document<'_>], found: &Found) -> Vec<String> {
 }
 
 fn first(index: &Index, documents: &[Document<'_>], text: &str) -> String {
-    names(documents, &index.search(&Query::new(text, 1))).concat()
+    names(documents, &index.search(&SearchQuery::new(text, 1))).concat()
 }
 
 /// A small generator of our own: the same input on every run.
@@ -102,7 +102,7 @@ fn text_is_split_into_words() {
     assert_eq!(terms::words(&long, 1_000)[0].text.len(), 40);
     assert_eq!(
         terms::words("GitHub仓库", 99).iter().map(|w| w.link).collect::<Vec<_>>(),
-        [Link::Apart, Link::Glued, Link::Run]
+        [WordLink::Apart, WordLink::Glued, WordLink::Run]
     );
 }
 
@@ -117,7 +117,7 @@ fn a_name_in_any_spelling_is_first_with_score_one() {
         "github__delete_branch",
         "GITHUB DELETE BRANCH",
     ] {
-        let found = index.search(&Query::new(text, 3));
+        let found = index.search(&SearchQuery::new(text, 3));
         assert_eq!(names(&documents, &found)[0], "github:delete_branch", "{text}");
         assert_eq!(found.hits[0].score, 1.0, "{text}");
         assert!(found.hits.iter().skip(1).all(|hit| hit.score < 1.0), "{text}");
@@ -135,7 +135,7 @@ fn order_is_score_then_name_whatever_the_order_of_documents() {
     let expect = ["a:list_y", "b:list_a", "b:list_x", "a:get_z"];
     for _ in 0..documents.len() {
         documents.rotate_left(1);
-        let found = Index::build(documents.clone()).search(&Query::new("list", 10));
+        let found = Index::build(documents.clone()).search(&SearchQuery::new("list", 10));
         assert_eq!(names(&documents, &found), expect);
         assert_eq!(found.hits[0].score, found.hits[1].score, "these two are equal and ordered by name");
     }
@@ -146,39 +146,42 @@ fn nothing_searchable_lists_everything_by_name() {
     let documents = small();
     let index = Index::build(documents.clone());
     for text in ["", "  ", "*", "\u{0}\u{1b}\u{200b}", "🚀"] {
-        let found = index.search(&Query::new(text, 2));
+        let found = index.search(&SearchQuery::new(text, 2));
         assert_eq!(names(&documents, &found), ["files:delete_file", "files:read_file"], "{text:?}");
         assert_eq!(found.total, 5);
     }
-    let found = index.search(&Query { upstream: Some("github"), ..Query::new("", 9) });
+    let found = index.search(&SearchQuery { upstream: Some("github"), ..SearchQuery::new("", 9) });
     assert_eq!(
         names(&documents, &found),
         ["github:createIssue", "github:delete_branch", "github:delete_repository"]
     );
-    assert_eq!(Index::build([]).search(&Query::new("", 9)), Found::default());
-    assert_eq!(Index::build([]).search(&Query::new("delete", 9)), Found::default());
+    assert_eq!(Index::build([]).search(&SearchQuery::new("", 9)), SearchResults::default());
+    assert_eq!(Index::build([]).search(&SearchQuery::new("delete", 9)), SearchResults::default());
 }
 
 #[test]
 fn filters_narrow_hits_and_total() {
     let documents = small();
     let index = Index::build(documents.clone());
-    let all = index.search(&Query::new("delete", 1));
+    let all = index.search(&SearchQuery::new("delete", 1));
     assert_eq!((all.hits.len(), all.total), (1, 3));
-    let files = index.search(&Query { upstream: Some("files"), ..Query::new("delete", 9) });
+    let files = index.search(&SearchQuery { upstream: Some("files"), ..SearchQuery::new("delete", 9) });
     assert_eq!((names(&documents, &files), files.total), (vec!["files:delete_file".to_owned()], 1));
-    assert_eq!(index.search(&Query { upstream: Some("file"), ..Query::new("delete", 9) }), Found::default());
+    assert_eq!(
+        index.search(&SearchQuery { upstream: Some("file"), ..SearchQuery::new("delete", 9) }),
+        SearchResults::default()
+    );
     let asked = Cell::new(0);
     let keep = |doc: usize| {
         asked.set(asked.get() + 1);
         doc == 1
     };
-    let kept = index.search(&Query { keep: Some(&keep), ..Query::new("delete", 9) });
+    let kept = index.search(&SearchQuery { keep: Some(&keep), ..SearchQuery::new("delete", 9) });
     assert_eq!((names(&documents, &kept), kept.total), (vec!["github:delete_repository".to_owned()], 1));
     assert_eq!(asked.get(), 3, "each match is asked about once, nothing else is");
-    assert_eq!(index.search(&Query::new("delete", 0)), Found { hits: vec![], total: 3 });
-    assert_eq!(index.search(&Query::new("delete", usize::MAX)).hits.len(), 3);
-    assert_eq!(index.search(&Query::new("xylophone", 9)), Found::default());
+    assert_eq!(index.search(&SearchQuery::new("delete", 0)), SearchResults { hits: vec![], total: 3 });
+    assert_eq!(index.search(&SearchQuery::new("delete", usize::MAX)).hits.len(), 3);
+    assert_eq!(index.search(&SearchQuery::new("xylophone", 9)), SearchResults::default());
 }
 
 #[test]
@@ -321,7 +324,7 @@ fn hostile_text_neither_panics_nor_leaves_the_scale() {
         ));
         for _ in 0..50 {
             let text = dice.text(80);
-            let found = index.search(&Query::new(&text, 7));
+            let found = index.search(&SearchQuery::new(&text, 7));
             assert!(found.hits.len() == found.total.min(7), "round {round} {text:?}");
             for hit in &found.hits {
                 assert!(hit.doc < 20 && hit.score > 0.0 && hit.score <= 1.0, "{text:?} {hit:?}");
@@ -367,9 +370,9 @@ fn ten_thousand_tools_are_searched() {
         .collect();
     let index = Index::build(texts.iter().map(|(name, description)| tool("many", name, description)));
     assert_eq!(index.len(), 10_000);
-    let found = index.search(&Query::new("delete_thing_4321", 3));
+    let found = index.search(&SearchQuery::new("delete_thing_4321", 3));
     assert_eq!(found.hits[0].doc, 4_321);
-    assert_eq!(index.search(&Query::new("delete", 100)).hits.len(), 100);
-    assert_eq!(index.search(&Query::new("thing", 5)).total, 10_000);
-    assert_eq!(index.search(&Query::new("remove word13 word77", 1)).hits.len(), 1);
+    assert_eq!(index.search(&SearchQuery::new("delete", 100)).hits.len(), 100);
+    assert_eq!(index.search(&SearchQuery::new("thing", 5)).total, 10_000);
+    assert_eq!(index.search(&SearchQuery::new("remove word13 word77", 1)).hits.len(), 1);
 }

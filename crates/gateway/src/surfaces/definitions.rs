@@ -3,48 +3,52 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use countersign_core::intent::Variant;
-use countersign_wire::raw;
+use countersign_mcp::raw;
+use countersign_policy::intent::CallToolVariant;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Definition;
-use crate::cards::{Cards, PLAN, RESULT, linked};
+use super::RawToolDefinition;
+use crate::cards::{CardSupport, PLAN, RESULT, linked};
+use crate::instructions::ReachableUpstreams;
 
 /// The call tool of this name.
-pub fn variant(name: &str) -> Option<Variant> {
-    Variant::ALL.iter().copied().find(|variant| variant.call_tool() == name)
+pub fn variant(name: &str) -> Option<CallToolVariant> {
+    CallToolVariant::ALL.iter().copied().find(|variant| variant.call_tool() == name)
 }
 
 /// `usage_instructions` of `retrieve_tools`.
 pub const USAGE: &str = "Use call_tool_read for read-only operations, call_tool_write for modifications, \
     call_tool_destructive for deletions. Intent must match tool variant: intent.operation_type repeats the operation. \
-    call_with names the call tool for each tool. Where an answer says confirmation_required, show the preview, end the \
+    call_with names the call tool for each tool; the first results are in full, detail=\"full\" gives all so. An upstream in \
+    starting has more tools in a moment. Where an answer says confirmation_required, show the preview, end the \
     turn, and after the user agreed repeat the call with confirm_token and yes=true.";
 
 /// The three call tools and the search.
-pub static ROUTER: LazyLock<Vec<Definition>> = LazyLock::new(|| {
-    let call = |variant: Variant, title: &str, text: &str| {
+pub static ROUTER: LazyLock<Vec<RawToolDefinition>> = LazyLock::new(|| {
+    let call = |variant: CallToolVariant, title: &str, text: &str| {
         definition(
             variant.call_tool(),
             title,
             &match variant {
-                Variant::Read => format!("{text} {FINDING}"),
-                Variant::Write | Variant::Destructive => format!("{text} {FINDING} {COACHING}"),
+                CallToolVariant::Read => format!("{text} {FINDING}"),
+                CallToolVariant::Write | CallToolVariant::Destructive => {
+                    format!("{text} {FINDING} {COACHING}")
+                }
             },
             &call_schema(variant),
-            hints(variant == Variant::Read, variant == Variant::Destructive, true),
+            hints(variant == CallToolVariant::Read, variant == CallToolVariant::Destructive, true),
         )
     };
     vec![
-        call(Variant::Read, "Run a read-only tool", "Runs an upstream tool that only reads."),
+        call(CallToolVariant::Read, "Run a read-only tool", "Runs an upstream tool that only reads."),
         call(
-            Variant::Write,
+            CallToolVariant::Write,
             "Run a tool that changes something",
             "Runs an upstream tool that changes something.",
         ),
         call(
-            Variant::Destructive,
+            CallToolVariant::Destructive,
             "Run a destructive tool",
             "Runs an upstream tool that deletes or overwrites.",
         ),
@@ -56,7 +60,7 @@ const FINDING: &str = "Find tools and the right call tool with retrieve_tools. D
 
 /// What to do after a preview. It leads with the host that shows no card: nobody may wait for a click that can't come.
 /// What a tool says that may be followed as a task.
-pub static MAY_BE_TASK: LazyLock<Definition> =
+pub static MAY_BE_TASK: LazyLock<RawToolDefinition> =
     LazyLock::new(|| raw::to_raw(&json!({"taskSupport": "optional"})));
 
 const COACHING: &str = "An answer with status confirmation_required is a preview: nothing has changed. If no card is shown, \
@@ -66,28 +70,53 @@ const COACHING: &str = "An answer with status confirmation_required is a preview
     the answer has approve_command, a yes in the chat is not enough: name it and approve_url to the user; the same call runs once \
     that was approved, and get_plan with wait_seconds tells when.";
 
-/// The same for a tool on the direct surface.
-pub(crate) const DIRECT_COACHING: &str = "Governed by Countersign: the first call answers with a preview and status \
+/// What the argument `countersign` of the direct surface takes.
+pub(crate) const DIRECT_USAGE: &str = "Every tool takes one more optional argument, \
+    countersign={mode, intent: {operation_type, data_sensitivity, reason}, confirm_token, yes, confirm_text, wait_seconds}; it is \
+    the gateway's and never reaches the tool.";
+
+/// The same for tools on the direct surface, said once.
+pub(crate) const DIRECT_COACHING: &str = "The first call of a tool that changes something answers with a preview and status \
     confirmation_required, and nothing has changed. If no card is shown, summarise the preview, end the turn and ask the user; after \
     a yes repeat the same call with countersign={confirm_token, yes: true}. If a card is shown, end the turn without repeating it or \
     asking again. On a message `Apply: call …` re-issue exactly that call. On `Cancel: …` acknowledge briefly and don't re-issue. Where \
     the answer has approve_command, a yes in the chat is not enough: name it to the user; the same call runs once that was approved.";
 
 /// A definition of ours as a client gets it: with the link to its card where it has one and the client shows cards.
-pub fn carded(definition: &Definition, cards: Cards) -> Cow<'_, RawValue> {
+pub fn carded(definition: &RawToolDefinition, cards: CardSupport) -> Cow<'_, RawValue> {
     let card = match raw::get_str(definition, "name").as_deref() {
         Some("call_tool_write" | "call_tool_destructive" | "draft_plan") => PLAN,
         Some("run_plan") => RESULT,
         _ => return Cow::Borrowed(definition),
     };
     match cards {
-        Cards::Shown => Cow::Owned(linked(definition, card)),
-        Cards::Hidden => Cow::Borrowed(definition),
+        CardSupport::Shown => Cow::Owned(linked(definition, card)),
+        CardSupport::Hidden => Cow::Borrowed(definition),
     }
 }
 
+/// A definition of ours that leads to upstreams' tools, with their names: a host that searches its tools finds it by them.
+pub fn naming<'d>(definition: Cow<'d, RawValue>, upstreams: &ReachableUpstreams) -> Cow<'d, RawValue> {
+    let named = match raw::get_str(&definition, "name").as_deref() {
+        Some("retrieve_tools") => upstreams.with_tools(LONGEST_PURPOSES),
+        Some(name) if variant(name).is_some() => upstreams.names(LONGEST_NAMES),
+        _ => return definition,
+    };
+    let said = raw::get_str(&definition, "description").filter(|_| !named.is_empty());
+    let said = said.map(|said| raw::to_raw(&format!("{said} Upstreams: {named}.")));
+    match said.and_then(|said| raw::set(&definition, "description", &said)) {
+        Some(definition) => Cow::Owned(definition),
+        None => definition,
+    }
+}
+
+/// The most characters upstreams and their tools take in the description of `retrieve_tools`.
+const LONGEST_PURPOSES: usize = 600;
+/// The most characters their names take in that of a call tool.
+const LONGEST_NAMES: usize = 160;
+
 /// Tools of ours on both surfaces.
-pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
+pub static OWN: LazyLock<Vec<RawToolDefinition>> = LazyLock::new(|| {
     let read = || hints(true, false, false);
     let act = || hints(false, false, false);
     vec![
@@ -105,6 +134,11 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
                 ("limit", json!({"type": "integer", "minimum": 1, "maximum": 100, "default": 15}), false),
                 ("effect", json!({"type": "string", "enum": ["read", "write", "destructive"]}), false),
                 ("upstream", json!({"type": "string", "description": "only tools of this upstream"}), false),
+                (
+                    "detail",
+                    json!({"type": "string", "enum": ["full"], "description": "all results in full, not the first 5"}),
+                    false,
+                ),
             ]),
             read(),
         ),
@@ -118,8 +152,8 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
         definition(
             "draft_plan",
             "Draft a plan of several steps",
-            "Drafts one plan for several calls: every step is judged and previewed, and the whole is confirmed once. In \
-             plan mode it only previews. In execute mode the answer asks for confirmation. If no card is shown, show every \
+            "Drafts one plan for several calls, which may depend on each other: every step is judged and previewed, and the whole \
+             is confirmed once. In plan mode it only previews. In execute mode the answer asks for confirmation. If no card is shown, show every \
              step, end the turn, and after the user agreed call run_plan with plan_id, confirm_token and yes=true. If a card is \
              shown, end the turn. On a message `Apply: call run_plan(…)` make exactly that call; on `Cancel: …` acknowledge, \
              don't run it.",
@@ -158,19 +192,15 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
         ),
         definition(
             "run_plan",
-            "Run a plan of several steps",
-            "Runs the steps of a drafted plan in order after it was confirmed; stops at the first failure and says of each \
-             step whether it is done, failed or not run.",
+            "Run a confirmed plan",
+            "Runs a plan after it was confirmed. A single call's plan answers as that call would, without its arguments again; the \
+             steps of a drafted plan run in order, stop at the first failure, and each is said to be done, failed or not run.",
             &object(&[
                 ("plan_id", json!({"type": "string"}), true),
                 ("confirm_token", json!({"type": "string"}), false),
                 ("yes", json!({"type": "boolean"}), false),
                 ("confirm_text", json!({"type": "string"}), false),
-                (
-                    "preview",
-                    json!({"type": "boolean", "description": "false; accepted as the card's message says it"}),
-                    false,
-                ),
+                ("preview", json!({"type": "boolean", "description": "false, as cards say it"}), false),
             ]),
             hints(false, true, true),
         ),
@@ -224,7 +254,13 @@ pub static OWN: LazyLock<Vec<Definition>> = LazyLock::new(|| {
     ]
 });
 
-fn definition(name: &str, title: &str, description: &str, schema: &Value, annotations: Value) -> Definition {
+fn definition(
+    name: &str,
+    title: &str,
+    description: &str,
+    schema: &Value,
+    annotations: Value,
+) -> RawToolDefinition {
     let mut annotations = annotations;
     if let Some(members) = annotations.as_object_mut() {
         members.insert("title".into(), title.into());
@@ -250,17 +286,13 @@ fn object(fields: &[(&str, Value, bool)]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn call_schema(variant: Variant) -> Value {
+fn call_schema(variant: CallToolVariant) -> Value {
     let operation = variant.operation().as_str();
     let sensitivity = json!({"type": "string", "enum": ["public", "internal", "private", "unknown"]});
     object(&[
         ("name", json!({"type": "string", "description": "the tool as upstream:tool"}), true),
         ("args", json!({"type": "object", "description": "the tool's arguments"}), false),
-        (
-            "args_json",
-            json!({"type": "string", "description": "the tool's arguments as JSON text, instead of args"}),
-            false,
-        ),
+        ("args_json", json!({"type": "string", "description": "args as JSON text"}), false),
         (
             "intent",
             json!({

@@ -1,51 +1,49 @@
-//! Our own tools: search, mode, status, plans, runs. None of them can approve.
+//! The gateway's own tools: search, mode, status, plans, runs. None of them can approve.
 
 use std::sync::Arc;
 
-use countersign_core::call::Caller;
-use countersign_core::config::{OWN_TOOLS, Surface};
-use countersign_core::confirm::{Brought, Kind, PlanState};
-use countersign_core::effect::Effect;
-use countersign_core::envelope::Envelope;
-use countersign_core::gate::{mode_within, parse_mode};
-use countersign_core::ids::{FullName, PlanId, RunId};
-use countersign_core::intent::Variant;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
-use countersign_core::strict_json;
-use countersign_core::suggest::Moment;
-use countersign_store::{PlanRow, Run};
-use countersign_wire::raw;
-use countersign_wire::serve::Ctx;
+use countersign_config::{OWN_TOOLS, ToolSurface};
+use countersign_mcp::raw;
+use countersign_mcp::server::RequestContext;
+use countersign_policy::call::Caller;
+use countersign_policy::confirm::{ConfirmInput, Kind, PlanState};
+use countersign_policy::effect::Effect;
+use countersign_policy::envelope::Envelope;
+use countersign_policy::gate::{mode_within, parse_mode};
+use countersign_policy::ids::{FullName, PlanId, RunId};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::strict_json;
+use countersign_policy::suggest::SuggestionTrigger;
+use countersign_store::{BackgroundRun, DecisionOrigin, PlanRow};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::definitions::{self, USAGE};
-use super::refuse_unread;
+use super::definitions::{self, DIRECT_COACHING, DIRECT_USAGE};
+use super::{refuse_unread, retrieve};
+use crate::active_policy::ActivePolicy;
 use crate::answer::Answer;
-use crate::asked::invalid;
-use crate::conduct::Conduct;
-use crate::conduct::series::AskedSeries;
-use crate::house::House;
-use crate::law::Law;
-use crate::search::Query;
-use crate::suggested::Suggesting;
+use crate::decision_wait;
+use crate::pipeline::CallPipeline;
+use crate::pipeline::finished_plan::mark_result_delivered;
+use crate::pipeline::request::invalid;
+use crate::pipeline::series::SeriesRequest;
+use crate::state::GatewayState;
+use crate::suggestions::SuggestionInput;
 use crate::upstreams::Condition;
-use crate::waiting;
 
-/// Which of our own tools a name means: its own, or one the configuration gave it.
-pub fn meant(house: &House, name: &str) -> Option<&'static str> {
+/// The own tool of this name, or of an alias in the configuration.
+pub fn own_tool_named(gateway: &GatewayState, name: &str) -> Option<&'static str> {
     let own = OWN_TOOLS.iter().find(|own| **own == name).copied();
     own.or_else(|| {
-        let law = house.law.load();
-        law.aliases.iter().find(|(alias, _)| alias == name).map(|(_, own)| *own)
+        let policy = gateway.policy.load();
+        policy.aliases.iter().find(|(alias, _)| alias == name).map(|(_, own)| *own)
     })
 }
 
 /// Our own tools under the other names the configuration gave them.
-pub fn aliases(house: &House) -> Vec<super::Definition> {
-    let law = house.law.load();
-    let renamed = law.aliases.iter().filter_map(|(alias, own)| {
+pub fn aliases(gateway: &GatewayState) -> Vec<super::RawToolDefinition> {
+    let policy = gateway.policy.load();
+    let renamed = policy.aliases.iter().filter_map(|(alias, own)| {
         let tool =
             definitions::OWN.iter().find(|tool| raw::get_str(tool, "name").as_deref() == Some(*own))?;
         raw::set(tool, "name", &raw::to_raw(alias))
@@ -54,26 +52,26 @@ pub fn aliases(house: &House) -> Vec<super::Definition> {
 }
 
 /// Runs one of our own tools.
-pub async fn call(
-    house: &Arc<House>,
-    ctx: &Ctx,
+pub async fn call_own_tool(
+    gateway: &Arc<GatewayState>,
+    ctx: &RequestContext,
     caller: Caller,
-    surface: Surface,
+    surface: ToolSurface,
     name: &str,
     params: &RawValue,
 ) -> Answer {
     let given = arguments(name, params);
     if let ("draft_plan" | "run_plan", Ok(given)) = (name, &given) {
-        match series(house, ctx, &caller, name, given).await {
+        match draft_or_run_plan(gateway, ctx, &caller, name, given).await {
             Ok(answer) => return answer,
             Err(refusal) => {
                 let tool = FullName::new("countersign", name);
-                return refuse_unread(house, &caller, tool, None, name, refusal, params).await;
+                return refuse_unread(gateway, &caller, tool, None, name, refusal, params).await;
             }
         }
     }
     let result = match given {
-        Ok(given) => answer(house, ctx, &caller, surface, name, &given).await,
+        Ok(given) => run_own_tool(gateway, ctx, &caller, surface, name, &given).await,
         Err(refusal) => Err(refusal),
     };
     match result {
@@ -81,10 +79,10 @@ pub async fn call(
         Err(refusal) => {
             let about_mode = matches!(refusal.code, Code::ModeInvalid | Code::ModeForbidden);
             let tool = FullName::new("countersign", name);
-            let refused = refuse_unread(house, &caller, tool, None, name, refusal, params).await;
+            let refused = refuse_unread(gateway, &caller, tool, None, name, refusal, params).await;
             match refused {
                 Answer::Envelope(envelope) if about_mode => {
-                    Answer::Envelope(envelope.with("suggestions", other_modes(house, &caller).await))
+                    Answer::Envelope(envelope.with("suggestions", other_modes(gateway, &caller).await))
                 }
                 refused @ (Answer::Envelope(_)
                 | Answer::Carded(..)
@@ -95,10 +93,10 @@ pub async fn call(
     }
 }
 
-/// Plans of several steps go their own way: they answer with a plan, or with what became of its steps.
-async fn series(
-    house: &Arc<House>,
-    ctx: &Ctx,
+/// `draft_plan` and `run_plan`.
+async fn draft_or_run_plan(
+    gateway: &Arc<GatewayState>,
+    ctx: &RequestContext,
     caller: &Caller,
     name: &str,
     given: &Map<String, Value>,
@@ -110,16 +108,10 @@ async fn series(
             Some(seconds.ok_or_else(|| invalid("wait_seconds", "must be a number from 0 to 600"))?)
         }
     };
-    let conduct = Conduct {
-        house,
-        ctx: Some(ctx),
-        caller: caller.clone(),
-        command: name.to_owned(),
-        wait_seconds,
-        rest: None,
-    };
+    let pipeline =
+        CallPipeline { wait_seconds, ..CallPipeline::new(gateway, Some(ctx), caller.clone(), name) };
     if name == "draft_plan" {
-        return Ok(conduct.draft_series(AskedSeries::read(given)?).await);
+        return Ok(pipeline.draft_plan(SeriesRequest::read(given)?).await);
     }
     let text = |field: &str| match given.get(field) {
         None | Some(Value::Null) => Ok(None),
@@ -134,31 +126,34 @@ async fn series(
     if given.get("preview").is_some_and(|preview| *preview != Value::Bool(false) && !preview.is_null()) {
         return Err(invalid("preview", "must be false: draft_plan in plan mode previews"));
     }
-    let brought = Brought { token: text("confirm_token")?, yes, text: text("confirm_text")? };
-    Ok(conduct.run_series(&PlanId::new(required(given, "plan_id")?), brought).await)
+    let confirm_input = ConfirmInput { token: text("confirm_token")?, yes, text: text("confirm_text")? };
+    Ok(pipeline.run_plan(&PlanId::new(required(given, "plan_id")?), confirm_input).await)
 }
 
-async fn answer(
-    house: &Arc<House>,
-    ctx: &Ctx,
+async fn run_own_tool(
+    gateway: &Arc<GatewayState>,
+    ctx: &RequestContext,
     caller: &Caller,
-    surface: Surface,
+    surface: ToolSurface,
     name: &str,
     given: &Map<String, Value>,
 ) -> Result<Envelope, Refusal> {
     match name {
-        "retrieve_tools" => retrieve_tools(house, caller, given),
-        "set_mode" => set_mode(house, caller, given).await,
-        "get_status" => get_status(house, caller, surface).await,
-        "get_plan" => get_plan(house, ctx, caller, given).await,
-        "cancel_plan" => cancel_plan(house, caller, given).await,
-        "list_runs" => list_runs(house, caller, given).await,
-        "get_run" => get_run(house, ctx, caller, given).await,
+        "retrieve_tools" => {
+            gateway.wait_for_lists().await;
+            retrieve::retrieve_tools(gateway, caller, given)
+        }
+        "set_mode" => set_mode(gateway, caller, given).await,
+        "get_status" => get_status(gateway, caller, surface).await,
+        "get_plan" => get_plan(gateway, ctx, caller, given).await,
+        "cancel_plan" => cancel_plan(gateway, caller, given).await,
+        "list_runs" => list_runs(gateway, caller, given).await,
+        "get_run" => get_run(gateway, ctx, caller, given).await,
         other => Err(Refusal::new(Code::ToolNotFound, format!("Tool '{other}' not found"))),
     }
 }
 
-/// The arguments of one of our tools: strict, and only the names its schema has.
+/// Reads the arguments of an own tool: strictly, and only names that its schema has.
 fn arguments(name: &str, params: &RawValue) -> Result<Map<String, Value>, Refusal> {
     let Some(given) = raw::get(params, "arguments").filter(|given| given.get() != "null") else {
         return Ok(Map::new());
@@ -184,7 +179,12 @@ fn required<'a>(given: &'a Map<String, Value>, name: &str) -> Result<&'a str, Re
     }
 }
 
-fn count(given: &Map<String, Value>, name: &str, usual: u64, most: u64) -> Result<usize, Refusal> {
+pub(super) fn read_count(
+    given: &Map<String, Value>,
+    name: &str,
+    usual: u64,
+    most: u64,
+) -> Result<usize, Refusal> {
     let wrong = || invalid(name, format_args!("must be a whole number from 1 to {most}"));
     let number = match given.get(name) {
         None | Some(Value::Null) => usual,
@@ -196,77 +196,28 @@ fn count(given: &Map<String, Value>, name: &str, usual: u64, most: u64) -> Resul
     usize::try_from(number).map_err(|_| wrong())
 }
 
-fn retrieve_tools(house: &House, caller: &Caller, given: &Map<String, Value>) -> Result<Envelope, Refusal> {
-    let query = match given.get("query") {
-        None | Some(Value::Null) => return Err(invalid("query", "is required: what the tool should do")),
-        Some(Value::String(text)) => text,
-        Some(_) => return Err(invalid("query", "must be a string")),
-    };
-    let limit = count(given, "limit", 15, 100)?;
-    let effect = match given.get("effect") {
-        None | Some(Value::Null) => None,
-        Some(value) => {
-            let known = value.as_str().and_then(|text| text.parse::<Effect>().ok());
-            Some(known.ok_or_else(|| invalid("effect", "must be read, write, or destructive"))?)
-        }
-    };
-    let upstream = match given.get("upstream") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(text)) => Some(text.as_str()),
-        Some(_) => return Err(invalid("upstream", "must be a string")),
-    };
-    let catalog = house.catalog.load();
-    let visible = |doc: usize| {
-        catalog.indexed(doc).is_some_and(|listed| {
-            effect.is_none_or(|effect| listed.outlook.effect == effect)
-                && caller.scopes.upstreams.as_ref().is_none_or(|all| all.contains(&listed.tool.upstream))
-                && !(caller.role == Role::Agent && listed.outlook.role == Some(Role::Human))
-        })
-    };
-    let found = catalog.index().search(&Query { text: query, limit, upstream, keep: Some(&visible) });
-    let tools: Vec<Value> = found
-        .hits
-        .iter()
-        .filter_map(|hit| catalog.indexed(hit.doc).map(|listed| (listed, hit.score)))
-        .map(|(listed, score)| {
-            json!({
-                "name": listed.tool.full_name().to_string(),
-                "description": listed.tool.description(),
-                "inputSchema": listed.tool.input_schema(),
-                "score": score,
-                "server": listed.tool.upstream,
-                "annotations": listed.tool.definition.get("annotations").cloned().unwrap_or_else(|| json!({})),
-                "effect": listed.outlook.effect,
-                "confirm": listed.outlook.kind,
-                "strength": listed.outlook.strength,
-                "call_with": Variant::for_effect(listed.outlook.effect).call_tool(),
-            })
-        })
-        .collect();
-    Ok(Envelope::ok("retrieve_tools", Map::new())
-        .with("tools", tools)
-        .with("total", found.total)
-        .with("usage_instructions", USAGE))
-}
-
-/// What can be done where a mode was refused.
-async fn other_modes(house: &Arc<House>, caller: &Caller) -> Value {
-    let set = house.session_mode(caller).await.ok().flatten();
-    let mode = set.unwrap_or(house.law.load().mode).min(caller.scopes.max_mode);
-    Suggesting { house, caller, moment: Moment::ModeRefused, mode }.at_large()
+/// Suggestions for a caller whose mode was refused.
+async fn other_modes(gateway: &Arc<GatewayState>, caller: &Caller) -> Value {
+    let set = gateway.session_mode(caller).await.ok().flatten();
+    let mode = set.unwrap_or(gateway.policy.load().mode).min(caller.scopes.max_mode);
+    SuggestionInput { gateway, caller, moment: SuggestionTrigger::ModeRefused, mode }.at_large()
 }
 
 async fn set_mode(
-    house: &Arc<House>,
+    gateway: &Arc<GatewayState>,
     caller: &Caller,
     given: &Map<String, Value>,
 ) -> Result<Envelope, Refusal> {
     let mode = parse_mode(required(given, "mode")?)?;
     mode_within(mode, caller.scopes.max_mode)?;
-    let before =
-        house.session_mode(caller).await.map_err(|fault| fault.refusal())?.unwrap_or(house.law.load().mode);
-    house.set_session_mode(caller, mode).await.map_err(|fault| fault.refusal())?;
-    let suggestions = Suggesting { house, caller, moment: Moment::ModeSet, mode }.at_large();
+    let before = gateway
+        .session_mode(caller)
+        .await
+        .map_err(|fault| fault.refusal())?
+        .unwrap_or(gateway.policy.load().mode);
+    gateway.set_session_mode(caller, mode).await.map_err(|fault| fault.refusal())?;
+    let suggestions =
+        SuggestionInput { gateway, caller, moment: SuggestionTrigger::ModeSet, mode }.at_large();
     Ok(Envelope::ok("set_mode", Map::new())
         .with("mode", mode.as_str())
         .with("previous", before.as_str())
@@ -274,11 +225,15 @@ async fn set_mode(
         .with("suggestions", suggestions))
 }
 
-async fn get_status(house: &Arc<House>, caller: &Caller, surface: Surface) -> Result<Envelope, Refusal> {
-    let mode = house.session_mode(caller).await.map_err(|fault| fault.refusal())?;
-    let pending = house.pending_plans(&caller.principal).await.map_err(|fault| fault.refusal())?;
-    let catalog = house.catalog.load();
-    let upstreams: Vec<Value> = house
+async fn get_status(
+    gateway: &Arc<GatewayState>,
+    caller: &Caller,
+    surface: ToolSurface,
+) -> Result<Envelope, Refusal> {
+    let mode = gateway.session_mode(caller).await.map_err(|fault| fault.refusal())?;
+    let pending = gateway.pending_plans(&caller.principal).await.map_err(|fault| fault.refusal())?;
+    let catalog = gateway.catalog.load();
+    let upstreams: Vec<Value> = gateway
         .upstreams
         .load()
         .iter()
@@ -296,20 +251,26 @@ async fn get_status(house: &Arc<House>, caller: &Caller, surface: Surface) -> Re
         })
         .collect();
     let plans: Vec<Value> = pending.iter().map(plan_value).collect();
-    Ok(Envelope::ok("get_status", Map::new())
+    let envelope = Envelope::ok("get_status", Map::new());
+    // The `countersign` property of direct tools refers to this text.
+    let envelope = match surface {
+        ToolSurface::Direct => envelope.with("usage", format!("{DIRECT_USAGE} {DIRECT_COACHING}")),
+        ToolSurface::Router => envelope,
+    };
+    Ok(envelope
         .with("role", caller.role.as_str())
         .with("principal", caller.principal.as_str())
-        .with("mode", mode.unwrap_or(house.law.load().mode).as_str())
+        .with("mode", mode.unwrap_or(gateway.policy.load().mode).as_str())
         .with("max_mode", caller.scopes.max_mode.as_str())
         .with("surface", surface.as_str())
-        .with("confirm", who_agrees(&house.law.load()))
+        .with("confirm", confirm_settings(&gateway.policy.load()))
         .with("upstreams", upstreams)
         .with("pending_plans", plans))
 }
 
 /// Who has to agree to a change by default, and how long a call waits for that.
-fn who_agrees(law: &Law) -> Value {
-    let strengths = law.rules.strengths();
+fn confirm_settings(policy: &ActivePolicy) -> Value {
+    let strengths = policy.rules.strengths();
     let strength = |effect, kind| strengths.strength(effect, kind).0;
     json!({
         "profile": strengths.profile,
@@ -317,13 +278,13 @@ fn who_agrees(law: &Law) -> Value {
             "write": strength(Effect::Write, Kind::Simple),
             "destructive": strength(Effect::Destructive, Kind::Preview),
         },
-        "hold_seconds": law.hold.as_secs_f64(),
+        "hold_seconds": policy.hold.as_secs_f64(),
     })
 }
 
-/// The plan, if it is of this principal: another's looks like none.
-async fn own_plan(house: &House, caller: &Caller, id: &PlanId) -> Result<PlanRow, Refusal> {
-    let row = house.plan(id).await.map_err(|fault| fault.refusal())?;
+/// The caller's plan. Another principal's plan looks like none.
+async fn own_plan(gateway: &GatewayState, caller: &Caller, id: &PlanId) -> Result<PlanRow, Refusal> {
+    let row = gateway.plan(id).await.map_err(|fault| fault.refusal())?;
     row.filter(|row| row.plan.principal == caller.principal).ok_or_else(|| {
         Refusal::new(
             Code::PlanNotFound,
@@ -332,13 +293,13 @@ async fn own_plan(house: &House, caller: &Caller, id: &PlanId) -> Result<PlanRow
     })
 }
 
-/// A plan of the line as it is told, what came back of it as it came.
+/// A plan as JSON text. Its result is spliced in as it came.
 pub(crate) fn plan_text(row: &PlanRow) -> String {
     let plan = plan_value(row).to_string();
     let Some(result) = &row.result else { return plan };
-    // What was kept is JSON; if it ever is not, it is told as a text.
+    // The stored result is JSON. If it ever is not, it is quoted.
     let result = raw::from_text(result.as_str()).unwrap_or_else(|| raw::to_raw(result));
-    raw::edit_text(&plan, &[raw::Edit::Set("result", result.get())]).unwrap_or(plan)
+    raw::edit_text(&plan, &[raw::MemberEdit::Set("result", result.get())]).unwrap_or(plan)
 }
 
 fn plan_value(row: &PlanRow) -> Value {
@@ -347,7 +308,7 @@ fn plan_value(row: &PlanRow) -> Value {
         "state": row.state,
         "tool": row.plan.tool.to_string(),
         "effect": row.plan.effect,
-        "confirm": {"kind": row.plan.need.kind, "strength": row.plan.need.strength},
+        "confirm": {"kind": row.plan.requirement.kind, "strength": row.plan.requirement.strength},
         "expires_at": row.plan.expires.to_string(),
     });
     let Some(members) = plan.as_object_mut() else { return plan };
@@ -368,19 +329,19 @@ fn plan_value(row: &PlanRow) -> Value {
 }
 
 async fn get_plan(
-    house: &Arc<House>,
-    ctx: &Ctx,
+    gateway: &Arc<GatewayState>,
+    ctx: &RequestContext,
     caller: &Caller,
     given: &Map<String, Value>,
 ) -> Result<Envelope, Refusal> {
     let id = PlanId::new(required(given, "plan_id")?);
-    let mut row = own_plan(house, caller, &id).await?;
+    let mut row = own_plan(gateway, caller, &id).await?;
     if let Some(wait) = given.get("wait_seconds").filter(|wait| !wait.is_null()) {
         let seconds = wait.as_f64().filter(|seconds| (0.0..=600.0).contains(seconds));
         let seconds = seconds.ok_or_else(|| invalid("wait_seconds", "must be a number from 0 to 600"))?;
         let waits = match row.state {
-            PlanState::Pending => waiting::until_decided(house, ctx, &id, seconds).await,
-            PlanState::Executing => waiting::until_settled(house, ctx, &id, seconds).await,
+            PlanState::Pending => decision_wait::until_decided(gateway, ctx, &id, seconds).await,
+            PlanState::Executing => decision_wait::until_settled(gateway, ctx, &id, seconds).await,
             PlanState::Approved
             | PlanState::Rejected
             | PlanState::Cancelled
@@ -390,30 +351,35 @@ async fn get_plan(
             | PlanState::OutcomeUnknown => false,
         };
         if waits {
-            row = own_plan(house, caller, &id).await?;
+            row = own_plan(gateway, caller, &id).await?;
         }
+    }
+    if row.result.is_some() {
+        mark_result_delivered(gateway, &id).await;
     }
     Ok(Envelope::ok("get_plan", Map::new()).with_text("plan", plan_text(&row)))
 }
 
 async fn cancel_plan(
-    house: &Arc<House>,
+    gateway: &Arc<GatewayState>,
     caller: &Caller,
     given: &Map<String, Value>,
 ) -> Result<Envelope, Refusal> {
     let id = PlanId::new(required(given, "plan_id")?);
-    own_plan(house, caller, &id).await?;
-    house.store.cancel(&id, &caller.principal, house.now()).await.map_err(|refused| refused.refusal())?;
-    house.announce(id.clone());
-    let row = own_plan(house, caller, &id).await?;
+    own_plan(gateway, caller, &id).await?;
+    let origin = DecisionOrigin { source: None, host: caller.host.clone() };
+    let cancelled = gateway.store.cancel_from(&id, &caller.principal, origin, gateway.now()).await;
+    cancelled.map_err(|refused| refused.refusal())?;
+    gateway.announce(id.clone());
+    let row = own_plan(gateway, caller, &id).await?;
     Ok(Envelope::ok("cancel_plan", Map::new()).with_text("plan", plan_text(&row)))
 }
 
-/// How many lines of its log a run has in a list: enough to see what it was at.
+/// Lines of a run's log in a list.
 const LISTED_LINES: usize = 5;
 
 /// A run as `get_run` and `list_runs` show it.
-pub(crate) fn run_value(run: &Run, tail: usize) -> Value {
+pub(crate) fn run_value(run: &BackgroundRun, tail: usize) -> Value {
     let skipped = run.log_tail.len().saturating_sub(tail);
     let lines: Vec<&String> = run.log_tail.iter().skip(skipped).collect();
     let mut value = json!({
@@ -431,36 +397,36 @@ pub(crate) fn run_value(run: &Run, tail: usize) -> Value {
 }
 
 async fn list_runs(
-    house: &Arc<House>,
+    gateway: &Arc<GatewayState>,
     caller: &Caller,
     given: &Map<String, Value>,
 ) -> Result<Envelope, Refusal> {
-    let limit = count(given, "limit", 20, 100)?;
+    let limit = read_count(given, "limit", 20, 100)?;
     let limit = u32::try_from(limit).unwrap_or(100);
-    let runs = house.store.runs(Some(&caller.principal), limit).await.map_err(|fault| fault.refusal())?;
+    let runs = gateway.store.runs(Some(&caller.principal), limit).await.map_err(|fault| fault.refusal())?;
     let runs: Vec<Value> = runs.iter().map(|run| run_value(run, LISTED_LINES)).collect();
     Ok(Envelope::ok("list_runs", Map::new()).with("runs", runs))
 }
 
 async fn get_run(
-    house: &Arc<House>,
-    ctx: &Ctx,
+    gateway: &Arc<GatewayState>,
+    ctx: &RequestContext,
     caller: &Caller,
     given: &Map<String, Value>,
 ) -> Result<Envelope, Refusal> {
     let id = RunId::new(required(given, "run_id")?);
-    let tail = count(given, "tail", 50, 1000)?;
+    let tail = read_count(given, "tail", 50, 1000)?;
     if let Some(wait) = given.get("wait_seconds").filter(|wait| !wait.is_null()) {
         let seconds = wait.as_f64().filter(|seconds| (0.0..=600.0).contains(seconds));
         let seconds = seconds.ok_or_else(|| invalid("wait_seconds", "must be a number from 0 to 600"))?;
-        waiting::until_run_ended(house, ctx, caller, &id, seconds).await;
+        decision_wait::until_run_ended(gateway, ctx, caller, &id, seconds).await;
     }
-    let run = house.store.run(&id).await.map_err(|fault| fault.refusal())?;
+    let run = gateway.store.run(&id).await.map_err(|fault| fault.refusal())?;
     let run = run.filter(|run| run.principal == caller.principal);
     let run = run.ok_or_else(|| {
         Refusal::new(Code::NotFound, format!("there is no run `{}`", crate::escape::visible(id.as_str())))
     })?;
-    // Its fields stand by themselves, and together as `run`, as a plan does in `get_plan`.
+    // The fields are there twice: by themselves, and as `run`, like a plan in `get_plan`.
     let run = run_value(&run, tail);
     let fields = run.as_object().cloned().unwrap_or_default();
     Ok(Envelope::ok("get_run", fields).with("run", run))

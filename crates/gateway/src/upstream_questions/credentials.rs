@@ -1,10 +1,9 @@
-//! Whether a form asks for what only the gateway itself may ask for: its credentials, its tokens, its decisions.
+//! Detects forms that ask for what only the gateway may ask for: its credentials, tokens and decisions.
 
 use crate::catalog::skeleton;
 
-/// Our own secrets by name, as they look without spaces and signs.
+/// Our own secrets by name, without spaces and punctuation.
 const SECRETS: [&str; 2] = ["confirmtoken", "approvaltoken"];
-/// What nobody but the gateway asks for in its own name.
 const ABOUT_US: [&str; 14] = [
     "token",
     "credential",
@@ -26,13 +25,13 @@ const ABOUT_US: [&str; 14] = [
 pub(super) fn asks_for_ours(texts: &[String]) -> bool {
     let looks: Vec<String> = texts.iter().map(|text| letters(text)).collect();
     let names_secret = looks.iter().any(|look| SECRETS.iter().any(|secret| look.contains(&letters(secret))));
-    // The name may stand in the message and the field elsewhere: they are read together.
+    // The name may be in the message and the field elsewhere: they are read together.
     let names_us = looks.iter().any(|look| look.contains(&letters("countersign")));
     let wants = looks.iter().any(|look| ABOUT_US.iter().any(|word| look.contains(&letters(word))));
     names_secret || (names_us && wants)
 }
 
-/// What a text looks like, letters and digits only.
+/// Letters and digits of the text's skeleton.
 fn letters(text: &str) -> String {
     skeleton(text).chars().filter(|one| one.is_alphanumeric()).collect()
 }

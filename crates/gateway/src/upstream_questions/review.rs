@@ -1,29 +1,28 @@
-//! One question of an upstream: whether it may be asked, and how it looks with our first line. Asks nobody.
+//! Reviews one question of an upstream: whether it may be asked, and its text with our first line.
 
-use countersign_core::config::{Elicitation, Sampling, UpstreamAccess};
-use countersign_core::ids::UpstreamId;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::strict_json;
-use countersign_wire::raw::{self, Edit, Raw};
+use countersign_config::{ElicitationAccess, SamplingAccess, UpstreamAccess};
+use countersign_mcp::raw::{self, MemberEdit, RawJson};
+use countersign_policy::ids::UpstreamId;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::strict_json;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::credentials::asks_for_ours;
-use crate::asked::invalid;
 use crate::escape;
+use crate::request::invalid;
 
-/// The longest form, in bytes.
+/// In bytes.
 const LONGEST_FORM: usize = 64 << 10;
 
-/// A question as it came.
-pub(super) struct Question<'q> {
+pub(super) struct UpstreamQuestion<'q> {
     pub(super) method: &'q str,
     pub(super) params: Option<&'q RawValue>,
 }
 
-impl Question<'_> {
-    /// What the upstream says, in one text: the message of a form, everything of a sampling request.
-    pub(super) fn said(&self) -> String {
+impl UpstreamQuestion<'_> {
+    /// The upstream's text: the message of a form, everything of a sampling request.
+    pub(super) fn text(&self) -> String {
         let message = self.params.and_then(|params| raw::get_str(params, "message"));
         let whole = || self.params.map_or("", RawValue::get).into();
         message.unwrap_or_else(whole).into_owned()
@@ -44,14 +43,14 @@ impl Question<'_> {
         upstream: &UpstreamId,
         access: &UpstreamAccess,
         desk: Option<&str>,
-    ) -> Result<Raw, Refusal> {
+    ) -> Result<RawJson, Refusal> {
         let none = raw::empty_object();
         let params = self.params.unwrap_or(&none);
         let label = format!("asked by upstream {upstream}, not by Countersign");
         match (self.method, access.sampling, access.elicitation) {
             ("roots/list", _, _) => Ok(params.to_owned()),
-            ("sampling/createMessage", Sampling::On, _) => sampling(params, &label),
-            ("elicitation/create", _, Elicitation::Form | Elicitation::Url) => {
+            ("sampling/createMessage", SamplingAccess::On, _) => sampling(params, &label),
+            ("elicitation/create", _, ElicitationAccess::Form | ElicitationAccess::Url) => {
                 elicitation(params, access.elicitation, &label, desk)
             }
             (method, _, _) => {
@@ -68,10 +67,10 @@ fn not_allowed(message: String) -> Refusal {
 
 fn elicitation(
     params: &RawValue,
-    allowed: Elicitation,
+    allowed: ElicitationAccess,
     label: &str,
     desk: Option<&str>,
-) -> Result<Raw, Refusal> {
+) -> Result<RawJson, Refusal> {
     if params.get().len() > LONGEST_FORM {
         return Err(invalid("params", format_args!("are longer than {LONGEST_FORM} bytes")));
     }
@@ -82,14 +81,14 @@ fn elicitation(
     let mut texts = Vec::new();
     match text("mode").unwrap_or("form") {
         "form" => gather(value.get("requestedSchema").unwrap_or(&Value::Null), &mut texts),
-        "url" if allowed == Elicitation::Url => {
+        "url" if allowed == ElicitationAccess::Url => {
             let url = text("url").ok_or_else(|| invalid("url", "is required"))?;
             check_address(url, desk)?;
             texts.push(url.to_owned());
         }
         _ => return Err(not_allowed("this mode of elicitation is not allowed to the upstream".to_owned())),
     }
-    // The message is made visible; names and values of a form are data and can't be, so they must not hide anything.
+    // Invisible characters of the message are escaped. Names and values of a form are data and cannot be, so they must hide nothing.
     if texts.iter().any(|text| escape::hides(text)) {
         return Err(invalid("requestedSchema", "holds invisible characters"));
     }
@@ -99,11 +98,11 @@ fn elicitation(
         return Err(Refusal::new(Code::RuleDenied, message).because("question_asks_for_credential"));
     }
     let shown = raw::to_raw(&format!("{label}\n{}", escape::visible(message)));
-    raw::edit(params, &[Edit::Set("message", shown.get())])
+    raw::edit(params, &[MemberEdit::Set("message", shown.get())])
         .ok_or_else(|| invalid("params", "must be an object"))
 }
 
-/// An address a person may be sent to: on the web, and not on our own pages.
+/// A URL a person may be sent to: on the web, and not one of our own pages.
 fn check_address(url: &str, desk: Option<&str>) -> Result<(), Refusal> {
     let lower = url.to_ascii_lowercase();
     let is_web = ["https://", "http://"].iter().any(|scheme| lower.starts_with(scheme));
@@ -119,7 +118,6 @@ fn check_address(url: &str, desk: Option<&str>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every name and text of a value.
 fn gather(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.clone()),
@@ -133,14 +131,14 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
 }
 
 /// A sampling request with our line as its first message and nothing hidden in its texts.
-fn sampling(params: &RawValue, label: &str) -> Result<Raw, Refusal> {
+fn sampling(params: &RawValue, label: &str) -> Result<RawJson, Refusal> {
     let messages = raw::get(params, "messages").ok_or_else(|| invalid("messages", "is required"))?;
-    let mut messages: Vec<Raw> =
+    let mut messages: Vec<RawJson> =
         serde_json::from_str(messages.get()).map_err(|_| invalid("messages", "must be a list"))?;
     for message in &mut messages {
         let mut value: Value =
             serde_json::from_str(message.get()).map_err(|_| invalid("messages", "can't be read"))?;
-        // What hides nothing keeps its bytes.
+        // A text that hides nothing keeps its bytes.
         if hides(&value) {
             make_visible(&mut value);
             *message = raw::to_raw(&value);
@@ -149,14 +147,14 @@ fn sampling(params: &RawValue, label: &str) -> Result<Raw, Refusal> {
     let first = raw::to_raw(&json!({"role": "user", "content": {"type": "text", "text": label}}));
     messages.insert(0, first);
     let messages = raw::to_raw(&messages);
-    // `thisServer` would be every upstream behind this gateway.
-    let mut edits = vec![Edit::Set("messages", messages.get())];
+    // `thisServer` would mean every upstream behind this gateway.
+    let mut edits = vec![MemberEdit::Set("messages", messages.get())];
     if raw::get(params, "includeContext").is_some() {
-        edits.push(Edit::Set("includeContext", "\"none\""));
+        edits.push(MemberEdit::Set("includeContext", "\"none\""));
     }
     let prompt = raw::get_str(params, "systemPrompt").map(|prompt| raw::to_raw(&escape::visible(&prompt)));
     if let Some(prompt) = &prompt {
-        edits.push(Edit::Set("systemPrompt", prompt.get()));
+        edits.push(MemberEdit::Set("systemPrompt", prompt.get()));
     }
     raw::edit(params, &edits).ok_or_else(|| invalid("params", "must be an object"))
 }
@@ -183,12 +181,12 @@ mod tests {
     fn review(
         method: &str,
         params: &Value,
-        elicitation: Elicitation,
-        sampling: Sampling,
+        elicitation: ElicitationAccess,
+        sampling: SamplingAccess,
     ) -> Result<Value, String> {
         let access = UpstreamAccess { elicitation, sampling, ..UpstreamAccess::default() };
         let params = raw::to_raw(params);
-        let question = Question { method, params: Some(&params) };
+        let question = UpstreamQuestion { method, params: Some(&params) };
         match question.review(&UpstreamId::new("vault"), &access, Some("http://127.0.0.1:7878")) {
             Ok(asked) => Ok(serde_json::from_str(asked.get()).unwrap()),
             Err(refusal) => Err(refusal.reason_code.to_owned()),
@@ -196,7 +194,7 @@ mod tests {
     }
 
     fn form(params: &Value) -> Result<Value, String> {
-        review("elicitation/create", params, Elicitation::Form, Sampling::Off)
+        review("elicitation/create", params, ElicitationAccess::Form, SamplingAccess::Off)
     }
 
     #[test]
@@ -209,19 +207,19 @@ mod tests {
 
     #[test]
     fn attack_05_only_what_is_configured_is_asked() {
-        let (off, on) = (Sampling::Off, Sampling::On);
+        let (off, on) = (SamplingAccess::Off, SamplingAccess::On);
         let message = json!({"message": "m"});
         let url = json!({"mode": "url", "message": "m", "url": "https://example.com/x"});
         let sample = json!({"messages": []});
         for (method, params, elicitation, sampling, expect) in [
-            ("elicitation/create", &message, Elicitation::Off, off, Err("question_not_allowed")),
-            ("elicitation/create", &url, Elicitation::Form, off, Err("question_not_allowed")),
-            ("elicitation/create", &url, Elicitation::Url, off, Ok(())),
-            ("elicitation/create", &message, Elicitation::Url, off, Ok(())),
-            ("sampling/createMessage", &sample, Elicitation::Url, off, Err("question_not_allowed")),
-            ("sampling/createMessage", &sample, Elicitation::Off, on, Ok(())),
-            ("host/run", &message, Elicitation::Url, on, Err("question_not_allowed")),
-            ("roots/list", &message, Elicitation::Off, off, Ok(())),
+            ("elicitation/create", &message, ElicitationAccess::Off, off, Err("question_not_allowed")),
+            ("elicitation/create", &url, ElicitationAccess::Form, off, Err("question_not_allowed")),
+            ("elicitation/create", &url, ElicitationAccess::Url, off, Ok(())),
+            ("elicitation/create", &message, ElicitationAccess::Url, off, Ok(())),
+            ("sampling/createMessage", &sample, ElicitationAccess::Url, off, Err("question_not_allowed")),
+            ("sampling/createMessage", &sample, ElicitationAccess::Off, on, Ok(())),
+            ("host/run", &message, ElicitationAccess::Url, on, Err("question_not_allowed")),
+            ("roots/list", &message, ElicitationAccess::Off, off, Ok(())),
         ] {
             let got = review(method, params, elicitation, sampling).map(drop);
             assert_eq!(got, expect.map_err(str::to_owned), "{method} {params} {elicitation} {sampling}");
@@ -242,7 +240,7 @@ mod tests {
     fn attack_05_an_address_is_on_the_web_and_not_our_page() {
         let open = |url: &str| {
             let params = json!({"mode": "url", "message": "m", "url": url});
-            review("elicitation/create", &params, Elicitation::Url, Sampling::Off).map(drop)
+            review("elicitation/create", &params, ElicitationAccess::Url, SamplingAccess::Off).map(drop)
         };
         assert_eq!(open("https://auth.example.com/?a=b"), Ok(()));
         for bad in ["javascript:alert(1)", "file:///etc/passwd", "https://a b", "https:\\\\x", ""] {
@@ -255,7 +253,8 @@ mod tests {
     fn attack_05_sampling_names_its_upstream_first_and_takes_no_context() {
         let params = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "a\u{200b}b"}}],
             "includeContext": "allServers", "systemPrompt": "p\u{202e}", "maxTokens": 5});
-        let asked = review("sampling/createMessage", &params, Elicitation::Form, Sampling::On).unwrap();
+        let asked =
+            review("sampling/createMessage", &params, ElicitationAccess::Form, SamplingAccess::On).unwrap();
         assert_eq!(asked["messages"][0]["content"]["text"], "asked by upstream vault, not by Countersign");
         assert_eq!(asked["messages"][1]["content"]["text"], "a\\u{200b}b");
         assert_eq!(

@@ -1,46 +1,46 @@
-//! Any command line as governed tools: words filled in and started, never a shell. A call waits for its command, or begins a run
-//! and answers at once. What may run was judged before; `NAME#preview` and `NAME#explain` only look, for dry runs.
+//! Configured commands as governed tools: words are filled in and started, never a shell. A call waits for its command, or starts a run and
+//! answers at once. `NAME#preview` and `NAME#explain` only read, for dry runs.
 
 mod fill;
 pub(crate) mod listing;
-mod look;
+mod preview_runner;
 mod result;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use countersign_core::config::{Argv, CommandTool, EXPLAIN_SUFFIX, PREVIEW_SUFFIX, Pair, Running, Template};
-use countersign_core::envelope::Envelope;
-use countersign_core::ids::UpstreamId;
-use countersign_core::refusal::Refusal;
-use countersign_store::Opened;
-use countersign_wire::fault::Sent;
-use countersign_wire::frame::RpcError;
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::upstream::Later;
+use countersign_config::{
+    Argv, CommandRunMode, CommandTool, EXPLAIN_SUFFIX, PREVIEW_SUFFIX, Template, TemplatePair,
+};
+use countersign_mcp::client::BoxFuture;
+use countersign_mcp::fault::DeliveryState;
+use countersign_mcp::jsonrpc::RpcError;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_policy::envelope::Envelope;
+use countersign_policy::ids::UpstreamId;
+use countersign_policy::refusal::Refusal;
+use countersign_store::RecordedPermit;
 use serde_json::{Map, Value, json};
 
-pub use self::look::Looks;
-pub(crate) use self::look::without;
+pub use self::preview_runner::PreviewRunner;
+pub(crate) use self::preview_runner::without;
 
-use self::fill::{Given, templates};
-use self::result::Reading;
+use self::fill::{CheckedArguments, templates};
+use self::result::ResultReader;
 use super::environment::{self, Variable};
-use super::recent::Recent;
-use super::{Condition, Errand, Health, Talk, Upstream, UpstreamFault};
-use crate::answer::tool_result;
-use crate::runs::{Crew, Job, Launch, Mask, NotBegun, Progress, Runs};
+use super::recent::RecentDurations;
+use super::{CallContext, Condition, Upstream, UpstreamCall, UpstreamFault, UpstreamHealth};
+use crate::answer::{TextForm, tool_result};
+use crate::runs::{BackgroundRuns, CommandGroup, Job, Launch, Mask, NotBegun, ProgressReporter};
 
-/// What an upstream of command tools is made of.
-pub struct Settings<'a> {
-    /// Its tools.
+pub struct CommandSettings<'a> {
     pub tools: &'a [CommandTool],
-    /// What their environment has besides the basics.
-    pub env: &'a [Pair],
-    /// Where they run, if not in the folder.
+    /// Besides the basic variables.
+    pub env: &'a [TemplatePair],
+    /// The configuration's folder if none.
     pub cwd: Option<&'a Template>,
-    /// How long one may take, where neither a rule nor the tool says.
+    /// Where neither a rule nor the tool sets one.
     pub timeout: Option<Duration>,
     /// Our own environment, of which commands get a few plain variables.
     pub ambient: &'a [Variable],
@@ -48,38 +48,40 @@ pub struct Settings<'a> {
     pub folder: &'a Path,
 }
 
-/// A tool ready to be run.
-struct Ready {
+struct PreparedCommand {
     tool: CommandTool,
-    definition: Raw,
+    definition: RawJson,
     env: Vec<Variable>,
     cwd: PathBuf,
     mask: Arc<Mask>,
     timeout: Option<Duration>,
 }
 
-/// Commands as an upstream.
 pub struct CommandUpstream {
     id: UpstreamId,
-    tools: Vec<Ready>,
-    runs: Arc<Runs>,
-    crew: Arc<Crew>,
-    recent: Recent,
+    tools: Vec<PreparedCommand>,
+    runs: Arc<BackgroundRuns>,
+    command_group: Arc<CommandGroup>,
+    recent: RecentDurations,
 }
 
 impl CommandUpstream {
-    /// Starts nothing. Fails on a text that was not looked up, and says which.
-    pub fn new(id: UpstreamId, settings: &Settings<'_>, runs: Arc<Runs>) -> Result<Self, String> {
+    /// Starts nothing. Fails on an unresolved reference.
+    pub fn new(
+        id: UpstreamId,
+        settings: &CommandSettings<'_>,
+        runs: Arc<BackgroundRuns>,
+    ) -> Result<Self, String> {
         let tools = settings.tools.iter().map(|tool| ready(tool, settings)).collect::<Result<_, _>>()?;
-        let crew = runs.crew(&id);
-        Ok(Self { id, tools, runs, crew, recent: Recent::default() })
+        let command_group = runs.command_group(&id);
+        Ok(Self { id, tools, runs, command_group, recent: RecentDurations::default() })
     }
 
-    /// The tool and which of its commands is meant. Only a dry run may mean one that looks.
-    fn find(&self, errand: &Errand<'_>) -> Option<(&Ready, &Argv)> {
-        let name = errand.tool();
+    /// The tool and its command. Only a dry run may name a preview or explain command.
+    fn find(&self, call: &UpstreamCall<'_>) -> Option<(&PreparedCommand, &Argv)> {
+        let name = call.tool();
         let looks = [PREVIEW_SUFFIX, EXPLAIN_SUFFIX].iter().any(|suffix| name.ends_with(suffix));
-        if looks && errand.permitted().is_some() {
+        if looks && call.permitted().is_some() {
             return None;
         }
         if let Some(name) = name.strip_suffix(PREVIEW_SUFFIX) {
@@ -91,52 +93,66 @@ impl CommandUpstream {
         self.named(name).map(|ready| (ready, &ready.tool.run))
     }
 
-    fn named(&self, name: &str) -> Option<&Ready> {
+    fn named(&self, name: &str) -> Option<&PreparedCommand> {
         self.tools.iter().find(|ready| ready.tool.name.as_str() == name)
     }
 
-    async fn run(&self, errand: Errand<'_>, talk: Talk) -> Result<Raw, UpstreamFault> {
-        let Some((ready, argv)) = self.find(&errand) else {
-            let message = format!("`{}` has no tool `{}`", self.id, crate::escape::line(errand.tool()));
+    async fn run(&self, call: UpstreamCall<'_>, context: CallContext) -> Result<RawJson, UpstreamFault> {
+        let Some((ready, argv)) = self.find(&call) else {
+            let message = format!("`{}` has no tool `{}`", self.id, crate::escape::line(call.tool()));
             return Err(UpstreamFault::Rpc(RpcError::invalid_params(&message)));
         };
-        let launch = match ready.launch(argv, errand.arguments()) {
-            Ok(launch) => launch,
-            Err(refusal) => return Ok(tool_result(&Envelope::refused(&self.full_name(ready), &refusal))),
+        let launch = match ready.launch(argv, call.arguments()) {
+            Ok(launch) => launch.with_earlier(call.earlier()),
+            Err(refusal) => {
+                let refused = Envelope::refused(&self.full_name(ready), &refusal);
+                return Ok(tool_result(&refused, TextForm::ForModel));
+            }
         };
-        match (errand.permitted(), ready.tool.running) {
-            (Some(opened), Running::Background) => {
-                // A run outlives the call: only a timeout that someone wrote down ends it.
+        match (call.permitted(), ready.tool.running) {
+            (Some(opened), CommandRunMode::Background) => {
+                // A run outlives the call: only a configured timeout ends it.
                 let timeout = opened.permit().timeout().or(ready.timeout);
                 self.begin(ready, opened, ready.job(launch, timeout)).await
             }
-            (Some(_), Running::Waits) => {
-                let progress = progress(&errand, &talk);
-                self.wait(ready, ready.job(launch, talk.deadline.limit()), progress).await
+            (Some(_), CommandRunMode::Waits) => {
+                let progress = progress(&call, &context);
+                self.wait(ready, ready.job(launch, context.deadline.limit()), progress).await
             }
-            (None, Running::Waits | Running::Background) => {
-                let mut job = ready.job(launch, ready.timeout.or(talk.deadline.limit()));
-                // Looking changes nothing, so it waits for nobody.
+            (None, CommandRunMode::Waits | CommandRunMode::Background) => {
+                let mut job = ready.job(launch, ready.timeout.or(context.deadline.limit()));
+                // Reading changes nothing, so it needs no lock.
                 job.lock = None;
                 self.wait(ready, job, None).await
             }
         }
     }
 
-    async fn wait(&self, ready: &Ready, job: Job, progress: Option<Progress>) -> Result<Raw, UpstreamFault> {
+    async fn wait(
+        &self,
+        ready: &PreparedCommand,
+        job: Job,
+        progress: Option<ProgressReporter>,
+    ) -> Result<RawJson, UpstreamFault> {
         let tool = &ready.tool;
         let name = self.full_name(ready);
         let reading =
-            Reading { name: &name, ok_exit: &tool.ok_exit, parse: tool.parse, timeout: job.timeout };
+            ResultReader { name: &name, ok_exit: &tool.ok_exit, parse: tool.parse, timeout: job.timeout };
         let start = Instant::now();
-        let done = self.runs.wait_for(job, &self.crew, progress).await.ok_or_else(|| self.closed())?;
+        let done =
+            self.runs.wait_for(job, &self.command_group, progress).await.ok_or_else(|| self.closed())?;
         self.took(start.elapsed());
-        reading.told(&done)
+        reading.result_of(&done)
     }
 
-    async fn begin(&self, ready: &Ready, opened: &Opened, job: Job) -> Result<Raw, UpstreamFault> {
-        let unavailable = |why: String| UpstreamFault::Unavailable { why, sent: Sent::No };
-        let begun = self.runs.begin(opened, job, &self.crew).await;
+    async fn begin(
+        &self,
+        ready: &PreparedCommand,
+        opened: &RecordedPermit,
+        job: Job,
+    ) -> Result<RawJson, UpstreamFault> {
+        let unavailable = |why: String| UpstreamFault::Unavailable { why, sent: DeliveryState::No };
+        let begun = self.runs.begin(opened, job, &self.command_group).await;
         let run_id = begun.map_err(|not| match not {
             NotBegun::Closed => self.closed(),
             NotBegun::Full => unavailable("too many runs are queued already".to_owned()),
@@ -148,15 +164,18 @@ impl CommandUpstream {
             .with("tool", name.as_str())
             .with("state", "queued")
             .with("next_actions", json!(["get_run"]));
-        Ok(tool_result(&envelope))
+        Ok(tool_result(&envelope, TextForm::ForModel))
     }
 
-    fn full_name(&self, ready: &Ready) -> String {
+    fn full_name(&self, ready: &PreparedCommand) -> String {
         format!("{}:{}", self.id, ready.tool.name)
     }
 
     fn closed(&self) -> UpstreamFault {
-        UpstreamFault::Unavailable { why: format!("upstream `{}` is closed", self.id), sent: Sent::No }
+        UpstreamFault::Unavailable {
+            why: format!("upstream `{}` is closed", self.id),
+            sent: DeliveryState::No,
+        }
     }
 
     fn took(&self, time: Duration) {
@@ -164,13 +183,13 @@ impl CommandUpstream {
     }
 }
 
-/// Who hears how the command goes: whoever asked to.
-fn progress(errand: &Errand<'_>, talk: &Talk) -> Option<Progress> {
-    let token = raw::get_in(errand.rest()?, &["_meta", "progressToken"])?;
-    talk.relay.clone().map(|relay| Progress::new(relay, token.to_owned()))
+/// The receiver of the command's progress, if the caller wants any.
+fn progress(call: &UpstreamCall<'_>, context: &CallContext) -> Option<ProgressReporter> {
+    let token = raw::get_in(call.rest()?, &["_meta", "progressToken"])?;
+    context.relay.clone().map(|relay| ProgressReporter::new(relay, token.to_owned()))
 }
 
-fn ready(tool: &CommandTool, settings: &Settings<'_>) -> Result<Ready, String> {
+fn ready(tool: &CommandTool, settings: &CommandSettings<'_>) -> Result<PreparedCommand, String> {
     let found = |template: &Template| {
         template.text().ok_or_else(|| format!("`{}` is not resolved", template.shown()))
     };
@@ -187,7 +206,7 @@ fn ready(tool: &CommandTool, settings: &Settings<'_>) -> Result<Ready, String> {
     let env = settings.env.iter().chain(&tool.env).map(|(_, value)| value);
     let lines = std::iter::once(&tool.run).chain(&tool.preview).chain(&tool.explain).flatten();
     let words = lines.flat_map(templates);
-    Ok(Ready {
+    Ok(PreparedCommand {
         mask: Arc::new(Mask::of(env.chain(words).chain(&tool.stdin))),
         definition: listing::definition(tool),
         env: environment::clean(settings.ambient.iter().cloned(), configured?),
@@ -197,9 +216,9 @@ fn ready(tool: &CommandTool, settings: &Settings<'_>) -> Result<Ready, String> {
     })
 }
 
-impl Ready {
+impl PreparedCommand {
     fn launch(&self, argv: &Argv, arguments: &str) -> Result<Launch, Refusal> {
-        let given = Given::read(&self.tool, arguments)?;
+        let given = CheckedArguments::read(&self.tool, arguments)?;
         let mut words = given.words(argv)?.into_iter();
         Ok(Launch {
             program: words.next().unwrap_or_default().into(),
@@ -227,12 +246,16 @@ impl Upstream for CommandUpstream {
         &self.id
     }
 
-    fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>> {
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<RawJson>, UpstreamFault>> {
         Box::pin(async { Ok(self.tools.iter().map(|ready| ready.definition.clone()).collect()) })
     }
 
-    fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
-        Box::pin(self.run(errand, talk))
+    fn call<'a>(
+        &'a self,
+        call: UpstreamCall<'a>,
+        context: CallContext,
+    ) -> BoxFuture<'a, Result<RawJson, UpstreamFault>> {
+        Box::pin(self.run(call, context))
     }
 
     fn explains(&self, tool: &str) -> bool {
@@ -240,16 +263,20 @@ impl Upstream for CommandUpstream {
     }
 
     fn has_runs(&self) -> bool {
-        self.tools.iter().any(|ready| ready.tool.running == Running::Background)
+        self.tools.iter().any(|ready| ready.tool.running == CommandRunMode::Background)
+    }
+
+    fn chains_previews(&self) -> bool {
+        true
     }
 
     fn decisive(&self, preview: &str, result: &Value) -> Option<Value> {
         let ready = self.named(preview.strip_suffix(PREVIEW_SUFFIX)?)?;
-        look::without(&ready.tool.preview_ignore, result)
+        preview_runner::without(&ready.tool.preview_ignore, result)
     }
 
-    fn health(&self) -> Health {
-        Health {
+    fn health(&self) -> UpstreamHealth {
+        UpstreamHealth {
             condition: Condition::Up,
             restarts: 0,
             era: None,
@@ -260,13 +287,13 @@ impl Upstream for CommandUpstream {
         }
     }
 
-    fn close(&self) -> Later<'_, ()> {
-        Box::pin(self.crew.close())
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.command_group.close())
     }
 
-    fn retire(&self) -> Later<'_, ()> {
-        // A changed word in the configuration is no reason to kill a deployment that runs: whoever takes this upstream's
-        // place has the same crew, and closes it.
+    fn retire(&self) -> BoxFuture<'_, ()> {
+        // A changed configuration must not kill a running deployment: the upstream that replaces this one shares its runs, and closes
+        // them.
         Box::pin(async {})
     }
 }

@@ -1,15 +1,12 @@
-//! The environment of a child: a few plain variables of ours and what is configured, nothing else. Reads no environment itself:
-//! what surrounds us is handed in.
+//! The environment of a child: a few plain variables of ours and the configured ones. It is computed from what the caller passes in.
 
 use std::ffi::OsString;
 
-/// What of our own environment a child gets.
 pub const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
-/// A variable and its value.
 pub type Variable = (OsString, OsString);
 
-/// The whole environment of a child. A configured variable wins over one of ours, a later one over an earlier.
+/// A configured variable wins over one of ours, a later one over an earlier.
 pub fn clean(
     ambient: impl IntoIterator<Item = Variable>,
     configured: impl IntoIterator<Item = Variable>,

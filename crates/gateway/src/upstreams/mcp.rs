@@ -1,39 +1,41 @@
-//! An MCP server as an upstream, over stdio or HTTP: one connection shared by its calls, so many at a time, more wait with
-//! their deadline running. A request is sent once: what became of it is told, and trying again is the caller's decision.
+//! An MCP server as an upstream, over stdio or HTTP: one connection shared by a limited number of calls; further ones wait with their
+//! deadline running. A request is sent once; retrying is the caller's decision.
 
-mod keep;
+mod connection;
+mod fault_messages;
 mod pages;
 mod pause;
 pub mod signin;
-mod told;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use countersign_core::ids::UpstreamId;
-use countersign_wire::era::Era;
-use countersign_wire::fault::{Failure, FaultKind, Sent, WireFault};
-use countersign_wire::frame::{Limits, Notification, Reply, code};
-use countersign_wire::mirror::Mirrors;
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::upstream::{Deadline, Identity, Later, Oddity, Questions, RequestOptions, Spec};
+use countersign_mcp::client::{
+    BoxFuture, ClientIdentity, Deadline, Questions, RequestOptions, UpstreamAnomaly, UpstreamSpec,
+};
+use countersign_mcp::era::Era;
+use countersign_mcp::fault::{DeliveryState, FaultKind, RequestFailure, TransportFault};
+use countersign_mcp::jsonrpc::{FrameLimits, Notification, Reply, code};
+use countersign_mcp::mirrored_headers::MirroredHeaders;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_policy::ids::UpstreamId;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use self::keep::{Keep, Open};
-use self::pages::Pages;
+use self::connection::{OpenConnection, UpstreamConnection};
+use self::pages::ToolListPages;
 pub use self::pages::{MOST_BYTES, MOST_PAGES, MOST_TOOLS};
-pub use self::pause::Pauses;
-use super::recent::Recent;
-use super::{Errand, Health, Talk, Upstream, UpstreamFault};
+pub use self::pause::RestartBackoff;
+use super::recent::RecentDurations;
+use super::{CallContext, Upstream, UpstreamCall, UpstreamFault, UpstreamHealth};
+use crate::demand::UpstreamDemand;
 use crate::members;
 use crate::own_marks;
 
-/// What an MCP upstream says outside of any request, handed on in the order it came. Called from its reader: never block here.
-pub trait News: Send + Sync {
-    /// A notification: list changes, logging, resource updates, whatever else.
+/// Receives what belongs to no request, in order. Called by the reader: must not block.
+pub trait NewsListener: Send + Sync {
     fn notification(&self, upstream: &UpstreamId, notification: Notification);
 
     /// It was opened, for the first time or again: its lists may have changed.
@@ -41,147 +43,152 @@ pub trait News: Send + Sync {
         let _ = upstream;
     }
 
-    /// Its connection ended.
     fn closed(&self, upstream: &UpstreamId, why: &str) {
         let _ = (upstream, why);
     }
 
-    /// It did something odd that was survived: a late reply, noise.
-    fn odd(&self, upstream: &UpstreamId, oddity: Oddity) {
+    fn anomaly(&self, upstream: &UpstreamId, oddity: UpstreamAnomaly) {
         let _ = (upstream, oddity);
     }
 
-    /// It asks something that belongs to no request; `None` answers that there is no such method.
-    fn ask(&self, upstream: &UpstreamId, method: &str, params: Option<Raw>) -> Option<Later<'static, Reply>> {
+    /// A question that belongs to no request; `None` answers that there is no such method.
+    fn ask(
+        &self,
+        upstream: &UpstreamId,
+        method: &str,
+        params: Option<RawJson>,
+    ) -> Option<BoxFuture<'static, Reply>> {
         let _ = (upstream, method, params);
         None
     }
 }
 
-/// How an MCP upstream is reached and held.
+/// A call that takes longer is logged.
+const SLOW: Duration = Duration::from_secs(5);
+
 #[derive(Clone)]
-pub struct Settings {
-    /// What to start or where to connect.
-    pub spec: Spec,
-    /// Whom we say we are.
-    pub identity: Identity,
-    /// The era it speaks, where that is configured or remembered.
+pub struct McpSettings {
+    pub spec: UpstreamSpec,
+    pub identity: ClientIdentity,
+    /// Roots are declared if one of the clients that need it has any.
+    pub demand: Arc<UpstreamDemand>,
+    /// The configured or remembered era.
     pub era: Option<Era>,
-    /// Frame limits.
-    pub limits: Limits,
-    /// How long opening may take.
+    pub limits: FrameLimits,
     pub open_timeout: Duration,
-    /// How long a child may take to answer in the newer era before it counts as one of the older.
+    /// How long `server/discover` may take before the legacy era is tried in parallel.
     pub probe_timeout: Duration,
-    /// How long reading the whole list of tools may take.
+    /// Of the whole list.
     pub list_timeout: Duration,
-    /// How many requests may be under way at a time.
     pub in_flight: usize,
-    /// How restarts are spaced.
-    pub pauses: Pauses,
+    pub backoff: RestartBackoff,
 }
 
-impl Settings {
-    /// The usual limits.
-    pub fn new(spec: Spec, identity: Identity) -> Self {
+impl McpSettings {
+    pub fn new(spec: UpstreamSpec, identity: ClientIdentity) -> Self {
         Self {
             spec,
             identity,
+            demand: Arc::default(),
             era: None,
-            limits: Limits::default(),
+            limits: FrameLimits::default(),
             open_timeout: Duration::from_secs(60),
             probe_timeout: Duration::from_secs(10),
             list_timeout: Duration::from_secs(60),
             in_flight: 64,
-            pauses: Pauses::default(),
+            backoff: RestartBackoff::default(),
         }
     }
 }
 
-/// An MCP server. The child or session ends with `close`, or with this value.
+/// The child or session ends with `close`, or with this value.
 pub struct McpUpstream {
-    keep: Arc<Keep>,
-    places: Semaphore,
-    recent: Recent,
-    /// Which arguments of which tool are repeated in headers, as of the last listing.
-    mirrors: RwLock<HashMap<String, Arc<Mirrors>>>,
-    /// Why its tools could not be listed the last time: one that is open and does not say what it offers is of no use.
+    connection: Arc<UpstreamConnection>,
+    slots: Semaphore,
+    recent: RecentDurations,
+    /// The arguments of each tool that are repeated in headers, as of the last list.
+    mirrors: RwLock<HashMap<String, Arc<MirroredHeaders>>>,
+    /// Why the last listing failed: an open upstream without a list is of no use.
     unlisted: Mutex<Option<String>>,
 }
 
 impl McpUpstream {
     /// Starts nothing yet.
-    pub fn new(id: UpstreamId, settings: Settings, news: Arc<dyn News>) -> Self {
-        let places = Semaphore::new(settings.in_flight.clamp(1, Semaphore::MAX_PERMITS));
+    pub fn new(id: UpstreamId, settings: McpSettings, news: Arc<dyn NewsListener>) -> Self {
+        let slots = Semaphore::new(settings.in_flight.clamp(1, Semaphore::MAX_PERMITS));
         Self {
-            keep: Keep::new(id, settings, news),
-            places,
-            recent: Recent::default(),
+            connection: UpstreamConnection::new(id, settings, news),
+            slots,
+            recent: RecentDurations::default(),
             mirrors: RwLock::default(),
             unlisted: Mutex::default(),
         }
     }
 
-    /// Opens the connection without waiting for it: for upstreams that start with the gateway.
+    /// Opens the connection in the background.
     pub fn start(&self) {
-        self.keep.start();
+        self.connection.start();
     }
 
     async fn ask(
         &self,
         method: &str,
         params: Option<&RawValue>,
-        talk: Talk,
-        mirrors: Option<Arc<Mirrors>>,
-    ) -> Result<Raw, UpstreamFault> {
-        let time = Time { asked: Instant::now(), deadline: talk.deadline };
-        let id = self.keep.id();
-        let place = time.within(self.places.acquire()).await;
-        let place = place.map_err(|limit| told::not_in_time(id, limit, "had no place free"))?;
-        let open = time.within(self.keep.open()).await;
-        let open = open.map_err(|limit| told::not_in_time(id, limit, "could not be opened"))??;
+        context: CallContext,
+        mirrors: Option<Arc<MirroredHeaders>>,
+    ) -> Result<RawJson, UpstreamFault> {
+        let time = RequestTimer { asked: Instant::now(), deadline: context.deadline };
+        let id = self.connection.id();
+        // The deadline runs while waiting: a caller must not wait longer for a busy upstream than for a slow one.
+        let slot = time.within(self.slots.acquire()).await;
+        let slot = slot.map_err(|limit| fault_messages::not_in_time(id, limit, "had no place free"))?;
+        let open = time.within(self.connection.open()).await;
+        let open = open.map_err(|limit| fault_messages::not_in_time(id, limit, "could not be opened"))??;
         let options = RequestOptions {
             deadline: time.rest(),
-            relay: talk.relay,
-            questions: talk.questions,
-            identity: talk.identity,
-            log_level: talk.log_level,
+            relay: context.relay,
+            questions: context.questions,
+            identity: context.identity,
+            log_level: context.log_level,
             mirrors,
         };
-        let result = open.wire.request(method, params, options).await;
-        drop(place);
-        result.map(own_marks::removed).map_err(|failure| self.failed(&open, failure, talk.deadline))
+        let result = open.client.request(method, params, options).await;
+        drop(slot);
+        // An upstream must not be able to write members that hosts take for ours.
+        result.map(own_marks::removed).map_err(|failure| self.failed(&open, failure, context.deadline))
     }
 
-    fn failed(&self, open: &Open, failure: Failure, deadline: Deadline) -> UpstreamFault {
-        if let Failure::Wire(WireFault { kind: FaultKind::SessionExpired, .. }) = &failure {
-            self.keep.expired(open.number);
+    fn failed(&self, open: &OpenConnection, failure: RequestFailure, deadline: Deadline) -> UpstreamFault {
+        if let RequestFailure::Wire(TransportFault { kind: FaultKind::SessionExpired, .. }) = &failure {
+            self.connection.expired(open.number);
         }
-        told::fault(self.keep.id(), failure, deadline, &open.wire.stderr_tail())
+        fault_messages::fault(self.connection.id(), failure, deadline, &open.client.stderr_tail())
     }
 
-    async fn list(&self) -> Result<Vec<Raw>, UpstreamFault> {
-        let time =
-            Time { asked: Instant::now(), deadline: Deadline::Total(self.keep.settings().list_timeout) };
-        let mut pages = Pages::default();
-        let mut params: Option<Raw> = None;
+    async fn list(&self) -> Result<Vec<RawJson>, UpstreamFault> {
+        let time = RequestTimer {
+            asked: Instant::now(),
+            deadline: Deadline::Total(self.connection.settings().list_timeout),
+        };
+        let mut pages = ToolListPages::default();
+        let mut params: Option<RawJson> = None;
         loop {
-            let talk = Talk {
+            let context = CallContext {
                 deadline: time.rest(),
                 relay: None,
                 questions: Questions::PassThrough,
                 identity: None,
                 log_level: None,
             };
-            let page = match self.ask("tools/list", params.as_deref(), talk, None).await {
+            let page = match self.ask("tools/list", params.as_deref(), context, None).await {
                 Ok(page) => page,
                 // A server without tools has no such method.
                 Err(UpstreamFault::Rpc(error)) if error.code() == code::METHOD_NOT_FOUND => break,
                 Err(fault) => return Err(fault),
             };
             let next = pages.take(&page).map_err(|why| UpstreamFault::Unavailable {
-                why: format!("`{}`: {why}", self.keep.id()),
-                sent: Sent::Unknown,
+                why: format!("`{}`: {why}", self.connection.id()),
+                sent: DeliveryState::Unknown,
             })?;
             match next {
                 Some(next) => params = Some(next),
@@ -193,49 +200,56 @@ impl McpUpstream {
         Ok(tools)
     }
 
-    fn note_mirrors(&self, tools: &[Raw]) {
+    fn note_mirrors(&self, tools: &[RawJson]) {
         let mirrored = tools.iter().filter_map(|tool| {
-            let mirrors = Mirrors::of_schema(raw::get(tool, "inputSchema")?).ok()?;
+            let mirrors = MirroredHeaders::of_schema(raw::get(tool, "inputSchema")?).ok()?;
             (!mirrors.is_empty()).then_some((raw::get_str(tool, "name")?.into_owned(), Arc::new(mirrors)))
         });
         *self.mirrors.write().unwrap_or_else(PoisonError::into_inner) = mirrored.collect();
     }
 
-    fn mirrors_of(&self, tool: &str) -> Option<Arc<Mirrors>> {
+    fn mirrors_of(&self, tool: &str) -> Option<Arc<MirroredHeaders>> {
         self.mirrors.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
-    }
-
-    fn note_duration(&self, taken: Duration) {
-        self.recent.took(taken);
     }
 }
 
 impl Upstream for McpUpstream {
     fn id(&self) -> &UpstreamId {
-        self.keep.id()
+        self.connection.id()
     }
 
-    fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>> {
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<RawJson>, UpstreamFault>> {
         Box::pin(async {
             let listed = self.list().await;
+            // A JSON-RPC error is an answer: the upstream is up.
             let why = match &listed {
                 Ok(_) | Err(UpstreamFault::Rpc(_)) => None,
-                Err(UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. }) => {
-                    Some(why.clone())
-                }
+                Err(
+                    UpstreamFault::Unavailable { why, .. }
+                    | UpstreamFault::Timeout { why, .. }
+                    | UpstreamFault::TooLarge { why },
+                ) => Some(why.clone()),
             };
             *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) = why;
             listed
         })
     }
 
-    fn call<'a>(&'a self, errand: Errand<'a>, talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
+    fn call<'a>(
+        &'a self,
+        call: UpstreamCall<'a>,
+        context: CallContext,
+    ) -> BoxFuture<'a, Result<RawJson, UpstreamFault>> {
         Box::pin(async move {
-            let params = members::call_params(errand.tool(), errand.arguments(), errand.rest());
+            let params = members::call_params(call.tool(), call.arguments(), call.rest());
             let asked = Instant::now();
-            let mirrors = self.mirrors_of(errand.tool());
-            let result = self.ask("tools/call", Some(&params), talk, mirrors).await;
-            self.note_duration(asked.elapsed());
+            let mirrors = self.mirrors_of(call.tool());
+            let result = self.ask("tools/call", Some(&params), context, mirrors).await;
+            let took = asked.elapsed();
+            self.recent.took(took);
+            if took >= SLOW {
+                tracing::debug!(upstream = self.id().as_str(), tool = call.tool(), ?took, "slow answer");
+            }
             result
         })
     }
@@ -244,28 +258,32 @@ impl Upstream for McpUpstream {
         &'a self,
         method: &'a str,
         params: Option<&'a RawValue>,
-        talk: Talk,
-    ) -> Later<'a, Result<Raw, UpstreamFault>> {
-        Box::pin(self.ask(method, params, talk, None))
+        context: CallContext,
+    ) -> BoxFuture<'a, Result<RawJson, UpstreamFault>> {
+        Box::pin(self.ask(method, params, context, None))
     }
 
-    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> Later<'a, ()> {
+    fn notify<'a>(&'a self, method: &'a str, params: Option<&'a RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            // News of a client nobody listens to are no reason to start anything.
-            if self.keep.health().condition == super::Condition::Up
-                && let Ok(open) = self.keep.open().await
+            // A client's notification is no reason to start an upstream.
+            if self.connection.health().condition == super::Condition::Up
+                && let Ok(open) = self.connection.open().await
             {
-                let _ = open.wire.notify(method, params).await;
+                let _ = open.client.notify(method, params).await;
             }
         })
     }
 
-    fn capabilities(&self) -> Option<Raw> {
-        self.keep.capabilities()
+    fn capabilities(&self) -> Option<RawJson> {
+        self.connection.capabilities()
     }
 
-    fn health(&self) -> Health {
-        let mut health = Health { recent_us: self.recent.micros(), ..self.keep.health() };
+    fn instructions(&self) -> Option<String> {
+        self.connection.instructions()
+    }
+
+    fn health(&self) -> UpstreamHealth {
+        let mut health = UpstreamHealth { recent_us: self.recent.micros(), ..self.connection.health() };
         let unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let (super::Condition::Up, Some(why)) = (&health.condition, unlisted) {
             health.condition = super::Condition::Down(why);
@@ -274,21 +292,21 @@ impl Upstream for McpUpstream {
     }
 
     fn era(&self) -> Option<&'static str> {
-        self.keep.era()
+        self.connection.era()
     }
 
-    fn close(&self) -> Later<'_, ()> {
-        Box::pin(self.keep.close())
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.connection.close())
     }
 }
 
-/// The time of one request, running since it was asked for.
-struct Time {
+/// The time of one request, since the caller asked for it.
+struct RequestTimer {
     asked: Instant,
     deadline: Deadline,
 }
 
-impl Time {
+impl RequestTimer {
     fn limit(&self) -> Option<Duration> {
         match self.deadline {
             Deadline::Total(limit) | Deadline::Quiet(limit) => Some(limit),
@@ -296,7 +314,7 @@ impl Time {
         }
     }
 
-    /// Waits for something that comes before sending; the limit where it does not come in time.
+    /// Waits for something before sending; the error is the limit.
     async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Duration> {
         match self.limit() {
             Some(limit) => tokio::time::timeout_at(self.asked + limit, work).await.map_err(|_| limit),
@@ -304,7 +322,7 @@ impl Time {
         }
     }
 
-    /// What is left of it for the reply. Sending is a sign of life, so a quiet deadline begins anew.
+    /// The deadline of the reply. Sending is a sign of life, so a quiet deadline starts anew.
     fn rest(&self) -> Deadline {
         match self.deadline {
             Deadline::Total(limit) => Deadline::Total(limit.saturating_sub(self.asked.elapsed())),
@@ -320,7 +338,7 @@ mod tests {
     #[test]
     fn a_total_deadline_runs_while_waiting_and_a_quiet_one_begins_anew() {
         let asked = Instant::now() - Duration::from_secs(5);
-        let rest = |deadline| Time { asked, deadline }.rest();
+        let rest = |deadline| RequestTimer { asked, deadline }.rest();
         let Deadline::Total(left) = rest(Deadline::Total(Duration::from_secs(8))) else { panic!() };
         assert!(left <= Duration::from_secs(3));
         assert_eq!(rest(Deadline::Total(Duration::from_secs(2))), Deadline::Total(Duration::ZERO));

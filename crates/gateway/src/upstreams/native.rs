@@ -1,88 +1,89 @@
-//! Upstreams of our own, in this process: what they offer is handed in, and they are governed like any other. Knows none of them.
+//! Upstreams that are part of this program. They are passed in as [`NativeServer`]s and governed like any other.
 
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use countersign_core::call::Arguments;
-use countersign_core::config::NativeKind;
-use countersign_core::ids::UpstreamId;
-use countersign_core::refusal::Refusal;
-use countersign_store::{Opened, Store};
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::upstream::Later;
+use countersign_config::NativeKind;
+use countersign_mcp::client::BoxFuture;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_policy::call::Arguments;
+use countersign_policy::ids::UpstreamId;
+use countersign_policy::refusal::Refusal;
+use countersign_store::{RecordedPermit, Store};
 use serde_json::Value;
 
-use super::recent::Recent;
-use super::{Condition, Errand, Health, Talk, Upstream, UpstreamFault};
+use super::recent::RecentDurations;
+use super::{CallContext, Condition, Upstream, UpstreamCall, UpstreamFault, UpstreamHealth};
 use crate::answer;
 
-/// One call of a native tool that was let through.
 #[derive(Clone, Copy)]
-pub struct Visit<'a> {
-    /// The tool's own name.
+pub struct NativeCall<'a> {
     pub tool: &'a str,
-    /// Its arguments, an object as JSON text.
+    /// An object as JSON text.
     pub arguments: &'a str,
-    /// Who asked and which row let it out; none for a dry run, which must change nothing.
-    pub permitted: Option<&'a Opened>,
+    /// None for a dry run, which must change nothing.
+    pub permitted: Option<&'a RecordedPermit>,
+    /// The effects of earlier steps of the same plan, for a dry run: `[{tool, arguments, preview}]`.
+    pub earlier: Option<&'a str>,
 }
 
-/// Something of our own that has tools.
-pub trait Native: Send + Sync {
-    /// Its tools, each as `tools/list` has it.
+pub trait NativeServer: Send + Sync {
+    /// Definitions as in `tools/list`.
     fn tools(&self) -> Vec<Value>;
 
-    /// Its arguments with what our own protocol stands for filled in, before anything is checked or hashed.
+    /// Fills in arguments that our own protocol implies, before anything is checked or hashed.
     fn filled(&self, tool: &str, arguments: Arguments) -> Arguments {
         let _ = tool;
         arguments
     }
 
-    /// Runs a tool: a result as `tools/call` has it.
-    fn call<'a>(&'a self, visit: Visit<'a>) -> Later<'a, Result<Value, UpstreamFault>>;
+    /// Runs a tool and returns a result as in `tools/call`.
+    fn call<'a>(&'a self, visit: NativeCall<'a>) -> BoxFuture<'a, Result<Value, UpstreamFault>>;
 
-    /// What it says of itself.
+    /// Whether its dry runs consider [`NativeCall::earlier`].
+    fn chains_previews(&self) -> bool {
+        false
+    }
+
     fn server_info(&self) -> Value;
 }
 
-/// What a native upstream is made of.
 #[derive(Clone, Copy)]
-pub struct Ground<'a> {
-    /// Our name of it.
+pub struct NativeContext<'a> {
     pub id: &'a UpstreamId,
-    /// The records of the house.
     pub store: &'a Store,
     /// The folder of the configuration.
     pub folder: &'a Path,
-    /// Where it works or keeps its data, where the configuration says so.
+    /// Its own folder, if configured.
     pub own_folder: Option<&'a Path>,
 }
 
-/// Makes upstreams of our own.
-pub trait Natives: Debug + Send + Sync {
-    /// Makes one, or says in a line why not.
-    fn make(&self, kind: NativeKind, ground: Ground<'_>) -> Result<Arc<dyn Native>, String>;
+pub trait NativeFactory: Debug + Send + Sync {
+    /// The error says in one line why it cannot be made.
+    fn make(&self, kind: NativeKind, ground: NativeContext<'_>) -> Result<Arc<dyn NativeServer>, String>;
 }
 
-/// One of our own behind the seam of all upstreams.
 pub struct NativeUpstream {
     id: UpstreamId,
-    native: Arc<dyn Native>,
-    recent: Recent,
+    native: Arc<dyn NativeServer>,
+    recent: RecentDurations,
 }
 
 impl NativeUpstream {
-    /// Stands for `native` under a name.
-    pub fn new(id: UpstreamId, native: Arc<dyn Native>) -> Self {
-        Self { id, native, recent: Recent::default() }
+    pub fn new(id: UpstreamId, native: Arc<dyn NativeServer>) -> Self {
+        Self { id, native, recent: RecentDurations::default() }
     }
 
-    async fn visit(&self, errand: Errand<'_>) -> Result<Raw, UpstreamFault> {
+    async fn visit(&self, call: UpstreamCall<'_>) -> Result<RawJson, UpstreamFault> {
         let start = Instant::now();
-        let visit =
-            Visit { tool: errand.tool(), arguments: errand.arguments(), permitted: errand.permitted() };
+        let visit = NativeCall {
+            tool: call.tool(),
+            arguments: call.arguments(),
+            permitted: call.permitted(),
+            earlier: call.earlier(),
+        };
         let is_real = visit.permitted.is_some();
         let result = self.native.call(visit).await;
         self.recent.took(start.elapsed());
@@ -95,7 +96,7 @@ impl Upstream for NativeUpstream {
         &self.id
     }
 
-    fn tools(&self) -> Later<'_, Result<Vec<Raw>, UpstreamFault>> {
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<RawJson>, UpstreamFault>> {
         Box::pin(async { Ok(self.native.tools().iter().map(raw::to_raw).collect()) })
     }
 
@@ -103,16 +104,24 @@ impl Upstream for NativeUpstream {
         self.native.filled(tool, arguments)
     }
 
+    fn chains_previews(&self) -> bool {
+        self.native.chains_previews()
+    }
+
     fn own_refusal(&self, result: &Value) -> Option<Refusal> {
         Refusal::told(result.pointer("/structuredContent/errors/0")?)
     }
 
-    fn call<'a>(&'a self, errand: Errand<'a>, _talk: Talk) -> Later<'a, Result<Raw, UpstreamFault>> {
-        Box::pin(self.visit(errand))
+    fn call<'a>(
+        &'a self,
+        call: UpstreamCall<'a>,
+        _talk: CallContext,
+    ) -> BoxFuture<'a, Result<RawJson, UpstreamFault>> {
+        Box::pin(self.visit(call))
     }
 
-    fn health(&self) -> Health {
-        Health {
+    fn health(&self) -> UpstreamHealth {
+        UpstreamHealth {
             condition: Condition::Up,
             restarts: 0,
             era: None,
@@ -123,7 +132,7 @@ impl Upstream for NativeUpstream {
         }
     }
 
-    fn close(&self) -> Later<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }

@@ -2,8 +2,9 @@
 
 mod bench;
 mod ends;
+mod gateway;
 mod git;
-mod house;
+mod paths;
 mod presets;
 mod runs;
 mod words;

@@ -1,4 +1,4 @@
-//! The house from outside: real children, real sockets, a real store.
+//! The gateway from outside: real child processes, real sockets, a real store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,6 +7,7 @@
     reason = "a test that finds something missing fails there"
 )]
 
+mod approval;
 mod catalog;
 mod command;
 mod upstreams;

@@ -1,5 +1,5 @@
-//! MCP upstreams against real children and real sockets that misbehave: each fault is told as what it was, with the truth about
-//! whether anything may have happened; others go on undisturbed, and nothing outlives its upstream.
+//! MCP upstreams with real child processes and sockets that misbehave: each fault is reported as what it was and says
+//! whether anything may have happened; other upstreams are not affected, and no process outlives its upstream.
 
 mod http;
 pub(crate) mod peer;

@@ -1,17 +1,18 @@
 //! The seed's tests and acceptance criteria, by their names.
 
-use countersign_core::config::{self, Source};
-use countersign_core::effect::Effect;
-use countersign_core::record::{ActorRole, RowStatus};
-use countersign_core::role::Role;
+use countersign_config::{self as config, Source};
 use countersign_memory::tools;
-use countersign_store::Filter;
+use countersign_policy::effect::Effect;
+use countersign_policy::record::{ActorRole, RowStatus};
+use countersign_policy::role::Role;
+use countersign_store::LedgerFilter;
 use countersign_store::memory::{AuditFilter, content_hash};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{On, World, agent, at, on_both, person, said};
 
 on_both!(
+    test_mcp_tools_list_filtering_by_mode,
     test_mcp_tool_call_mode_enforcement,
     test_mcp_store_direct_human_mode,
     test_mcp_approve_reject_human_mode,
@@ -50,7 +51,7 @@ fn test_mcp_mode_enum_validation() {
     }
 }
 
-/// Every tool has a class, and the law lets agents call exactly those: a tool without one fails here.
+/// Every tool has a class, and the policy lets agents call exactly those: a tool without one fails here.
 #[test]
 fn test_mcp_admin_only_tools_filtering() {
     let page = "[upstreams.memory]\nkind = \"memory\"\n";
@@ -77,13 +78,15 @@ fn test_mcp_admin_only_tools_filtering() {
     assert_eq!(ruled("brand_new_tool").0, Role::Human, "until someone says otherwise");
 }
 
-#[test]
-fn test_mcp_tools_list_filtering_by_mode() {
-    let names = |role| -> Vec<String> {
-        let all = tools::definitions_for(role);
+async fn test_mcp_tools_list_filtering_by_mode(on: On) {
+    let world = World::on(on).await;
+    let names = async |role| -> Vec<String> {
+        let listed = world.server(role).await.request("tools/list", &json!({})).await.unwrap();
+        let listed: Value = serde_json::from_str(listed.get()).unwrap();
+        let all = listed["tools"].as_array().unwrap();
         all.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
-    let (for_agents, for_people) = (names(Role::Agent), names(Role::Human));
+    let (for_agents, for_people) = (names(Role::Agent).await, names(Role::Human).await);
     assert!(ADMIN.iter().all(|tool| !for_agents.contains(&(*tool).to_owned())), "{for_agents:?}");
     assert!(ADMIN.iter().all(|tool| for_people.contains(&(*tool).to_owned())), "{for_people:?}");
     assert_eq!((for_agents.len(), for_people.len()), (OPEN.len(), OPEN.len() + ADMIN.len()));
@@ -92,7 +95,7 @@ fn test_mcp_tools_list_filtering_by_mode() {
 /// Acceptance: an agent that calls `store_direct` gets an explicit error, and the attempt is in the ledger.
 async fn test_mcp_tool_call_mode_enforcement(on: On) {
     let world = World::on(on).await;
-    let line = world.line(Role::Agent);
+    let line = world.server(Role::Agent).await;
     for tool in ADMIN {
         let denied =
             said(&line, tool, json!({"content": "x", "as": "decision", "role": "human", "mode": "human"}))
@@ -100,7 +103,7 @@ async fn test_mcp_tool_call_mode_enforcement(on: On) {
         assert_eq!(denied.unwrap_err(), format!("Tool \"{tool}\" not available in agent mode"));
     }
     assert!(said(&line, "drop_everything", json!({})).await.unwrap_err().contains("no tool"));
-    let refused = Filter { status: Some(RowStatus::Refused), ..Filter::default() };
+    let refused = LedgerFilter { status: Some(RowStatus::Refused), ..LedgerFilter::default() };
     let rows = world.rows(refused).await;
     assert_eq!(rows.len(), ADMIN.len() + 1, "denied calls are rows");
     assert!(rows.iter().skip(1).all(|row| row.code.as_deref() == Some("E_ROLE_FORBIDDEN")));
@@ -117,13 +120,13 @@ async fn test_mcp_tool_call_mode_enforcement(on: On) {
 /// Acceptance: direct records have `authority=approved` and an empty `promoted_from_proposal_id`; always audited.
 async fn test_mcp_store_direct_human_mode(on: On) {
     let world = World::on(on).await;
-    let line = world.line(Role::Human);
+    let line = world.server(Role::Human).await;
     let arguments = json!({"content": "Releases are signed", "as": "decision", "scope": "room", "scopePath": "ci", "actorId": "ada"});
     let answer = said(&line, "store_direct", arguments).await.unwrap();
     assert_eq!(answer["ok"], true, "{answer}");
     let id = answer["data"]["id"].as_str().unwrap();
     assert_eq!(answer["data"]["message"], format!("✅ decision created: {id} (direct write, audited)"));
-    let read = said(&world.line(Role::Agent), "recall_decisions", json!({"id": id})).await.unwrap();
+    let read = said(&world.server(Role::Agent).await, "recall_decisions", json!({"id": id})).await.unwrap();
     let record = &read["data"]["record"];
     assert_eq!(
         (&record["authority"], &record["promoted_from_proposal_id"]),
@@ -189,8 +192,8 @@ async fn test_mcp_approve_reject_human_mode(on: On) {
 
 async fn test_mcp_server_mode_getter(on: On) {
     let world = World::on(on).await;
-    assert_eq!(world.line(Role::Agent).role(), Role::Agent);
-    assert_eq!(world.line(Role::Human).role(), Role::Human);
+    assert_eq!(world.server(Role::Agent).await.role(), Role::Agent);
+    assert_eq!(world.server(Role::Human).await.role(), Role::Human);
 }
 
 async fn test_add_audit_log_and_get_audit_logs(on: On) {

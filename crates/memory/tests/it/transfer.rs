@@ -1,15 +1,15 @@
 //! Out to Markdown and back, and in from a mind-palace database.
 
-use countersign_core::memory::{Authority, RecordKind, Scope};
 use countersign_memory::{legacy, markdown};
-use countersign_store::memory::{Holding, Origin, Record, RecordQuery};
+use countersign_policy::memory::{RecordAuthority, RecordKind, Scope};
+use countersign_store::memory::{Holding, MemoryRecord, Origin, RecordQuery};
 use serde_json::json;
 
 use crate::world::{On, World, agent, at, on_both, person};
 
 on_both!(what_is_exported_comes_back, a_mind_palace_database_becomes_legacy_approved);
 
-async fn all(world: &World) -> Vec<Record> {
+async fn all(world: &World) -> Vec<MemoryRecord> {
     let query = RecordQuery {
         kinds: RecordKind::ALL.to_vec(),
         holding: Holding::Whatever,
@@ -58,7 +58,7 @@ async fn what_is_exported_comes_back(on: On) {
     }
     let mut after = all(&to).await;
     let mut before = before;
-    let facts = |record: &Record| {
+    let facts = |record: &MemoryRecord| {
         (
             record.id.clone(),
             record.kind,
@@ -123,7 +123,7 @@ async fn a_mind_palace_database_becomes_legacy_approved(on: On) {
     let ids = store.import_records(found.records, Origin::Legacy, person(), at(1)).await.unwrap();
     assert_eq!(ids, ["d_0123456789abcdef", "d_2", "lrn_1", "i_1"]);
     for record in all(&world).await {
-        assert_eq!(record.authority, Some(Authority::LegacyApproved), "{}", record.id);
+        assert_eq!(record.authority, Some(RecordAuthority::LegacyApproved), "{}", record.id);
     }
     let record = store.record("d_0123456789abcdef").await.unwrap().unwrap();
     assert_eq!((record.body.scope, record.body.path.as_str()), (Scope::File, "src/db.go"));

@@ -1,14 +1,13 @@
 //! A memory in a temporary store, of a temporary project: on SQLite, and on the PostgreSQL that the environment names.
 
-use countersign_core::call::Arguments;
-use countersign_core::record::Source;
-use countersign_core::role::Role;
-use countersign_memory::Memory;
-use countersign_memory::line::{Line, Said};
-use countersign_store::memory::Actor;
-use countersign_store::{ConnectOptions, Filter, Row, Store, StoreUrl};
+use countersign_gateway::standalone::StandaloneGateway;
+use countersign_memory::{Memory, server};
+use countersign_policy::record::Source;
+use countersign_policy::role::Role;
+use countersign_store::memory::MemoryActor;
+use countersign_store::{ConnectOptions, LedgerFilter, LedgerRow, Store, StoreUrl};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Runs each function on both databases. The PostgreSQL half says so when it is left out.
@@ -96,12 +95,24 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-pub(crate) fn agent() -> Actor {
-    Actor { principal: "agent".into(), role: Role::Agent, session: None, source: Source::Mcp, named: None }
+pub(crate) fn agent() -> MemoryActor {
+    MemoryActor {
+        principal: "agent".into(),
+        role: Role::Agent,
+        session: None,
+        source: Source::Mcp,
+        named: None,
+    }
 }
 
-pub(crate) fn person() -> Actor {
-    Actor { principal: "ada".into(), role: Role::Human, session: None, source: Source::Mcp, named: None }
+pub(crate) fn person() -> MemoryActor {
+    MemoryActor {
+        principal: "ada".into(),
+        role: Role::Human,
+        session: None,
+        source: Source::Mcp,
+        named: None,
+    }
 }
 
 impl World {
@@ -136,14 +147,14 @@ impl World {
     }
 
     /// The envelope of a call at a moment.
-    pub(crate) async fn at(&self, now: Timestamp, who: &Actor, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn at(&self, now: Timestamp, who: &MemoryActor, tool: &str, arguments: Value) -> Value {
         let arguments = arguments.as_object().unwrap();
         self.memory.call(tool, arguments, who, now).await.unwrap().to_value()
     }
 
     /// The data of a call that goes well.
     #[track_caller]
-    pub(crate) fn ok(&self, who: &Actor, tool: &str, arguments: Value) -> impl Future<Output = Value> {
+    pub(crate) fn ok(&self, who: &MemoryActor, tool: &str, arguments: Value) -> impl Future<Output = Value> {
         let (memory, who, tool) = (self.memory.clone(), who.clone(), tool.to_owned());
         async move {
             let envelope = memory.call(&tool, arguments.as_object().unwrap(), &who, at(10)).await.unwrap();
@@ -153,7 +164,7 @@ impl World {
     }
 
     /// Code and message of a call that is refused.
-    pub(crate) async fn no(&self, who: &Actor, tool: &str, arguments: Value) -> (String, String) {
+    pub(crate) async fn no(&self, who: &MemoryActor, tool: &str, arguments: Value) -> (String, String) {
         let value = self.at(at(10), who, tool, arguments).await;
         assert_eq!(value["ok"], false, "{value}");
         let error = &value["errors"][0];
@@ -161,21 +172,24 @@ impl World {
         (error["code"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
     }
 
-    /// A line of its own, as `memory serve` has one.
-    pub(crate) fn line(&self, role: Role) -> Line {
-        Line::new(self.memory.clone(), role, "line", Source::Mcp).unwrap()
+    /// A server of its own, as `memory serve` opens one.
+    pub(crate) async fn server(&self, role: Role) -> StandaloneGateway {
+        server::open(self.memory.clone(), role, "line", Source::Mcp).await.unwrap()
     }
 
-    pub(crate) async fn rows(&self, filter: Filter) -> Vec<Row> {
+    pub(crate) async fn rows(&self, filter: LedgerFilter) -> Vec<LedgerRow> {
         self.memory.store().flush().await.unwrap();
         self.memory.store().activity(filter).await.unwrap().rows
     }
 }
 
-/// What a call on a line came to: the envelope's data, or the protocol's error message.
-pub(crate) async fn said(line: &Line, tool: &str, arguments: Value) -> Result<Value, String> {
-    match line.call(tool, Arguments::parse(arguments.to_string().as_bytes()).unwrap()).await {
-        Said::Answer(envelope) => Ok(envelope.to_value()),
-        Said::Denied(refusal) => Err(refusal.message),
+/// What a call of a server came to: its envelope, or the protocol's error message.
+pub(crate) async fn said(server: &StandaloneGateway, tool: &str, arguments: Value) -> Result<Value, String> {
+    match server.request("tools/call", &json!({"name": tool, "arguments": arguments})).await {
+        Ok(result) => {
+            let mut result: Value = serde_json::from_str(result.get()).unwrap();
+            Ok(result["structuredContent"].take())
+        }
+        Err(error) => Err(error.message().to_string()),
     }
 }

@@ -1,21 +1,19 @@
-//! After a crash: the apply that stopped halfway is finished, or, where somebody changed files since, undone. Runs with the
-//! lock held, so that nobody else's apply is taken for a crashed one.
+//! Recovery after a crash: finishes an apply that stopped halfway, or undoes it where files were changed since. Runs with the lock
+//! held, so that a running apply is not taken for a crashed one.
 
 use std::path::{Path, PathBuf};
 
-use countersign_core::words::plural;
+use countersign_policy::words::plural;
 
-use super::{Journal, Step, finish, put, stage, undo};
+use super::{ApplyJournal, JournalStep, finish, put, stage, undo};
+use crate::error::{PackError, PackResult, shown};
 use crate::snapshot;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Found, Kind, System};
+use crate::system::{self, EntryKind, FileSystem, PathStatus};
 
 /// What became of an apply that stopped halfway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// It was finished.
+pub enum ApplyRecovery {
     Finished {
-        /// Its snapshot.
         snapshot_id: String,
         /// How many files were still to be written.
         files: usize,
@@ -24,24 +22,21 @@ pub enum Recovery {
     Undone {
         /// Its snapshot, which does not come to be.
         snapshot_id: String,
-        /// Files that were left alone.
         left: Vec<PathBuf>,
-        /// Why it could not be finished.
         why: String,
     },
 }
 
-impl Recovery {
-    /// One line for a reader.
+impl ApplyRecovery {
     pub fn message(&self) -> String {
         match self {
-            Recovery::Finished { snapshot_id, files } => {
+            ApplyRecovery::Finished { snapshot_id, files } => {
                 let files = plural(*files, "file");
                 format!(
                     "an apply that had stopped halfway (snapshot {snapshot_id}) was finished: {files} to write were left"
                 )
             }
-            Recovery::Undone { snapshot_id, left, why } => {
+            ApplyRecovery::Undone { snapshot_id, left, why } => {
                 let left: Vec<String> = left.iter().map(|path| format!("`{}`", shown(path))).collect();
                 let but = if left.is_empty() {
                     String::new()
@@ -55,28 +50,28 @@ impl Recovery {
 }
 
 /// Finishes or undoes what a crash left half done.
-pub fn recover(snapshots: &Path, system: &dyn System) -> Outcome<Option<Recovery>> {
-    let Some(journal) = Journal::read(snapshots, system)? else {
+pub(crate) fn recover(snapshots: &Path, system: &dyn FileSystem) -> PackResult<Option<ApplyRecovery>> {
+    let Some(journal) = ApplyJournal::read(snapshots, system)? else {
         sweep(snapshots, system)?;
         return Ok(None);
     };
     let snapshot_id = journal.snapshot.id.clone();
     let recovered = match go_on(&journal, snapshots, system) {
-        Ok(files) => Recovery::Finished { snapshot_id, files },
+        Ok(files) => ApplyRecovery::Finished { snapshot_id, files },
         Err(stop) => {
             let why = stop.to_string();
-            Recovery::Undone { snapshot_id, left: undo(&journal, snapshots, system)?, why }
+            ApplyRecovery::Undone { snapshot_id, left: undo(&journal, snapshots, system)?, why }
         }
     };
     sweep(snapshots, system)?;
     Ok(Some(recovered))
 }
 
-fn go_on(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<usize> {
+fn go_on(journal: &ApplyJournal, snapshots: &Path, system: &dyn FileSystem) -> PackResult<usize> {
     let mut open = Vec::new();
     for step in &journal.steps {
         let now = system::digest_if_there(system, &step.path)
-            .map_err(|error| Stop::io("read", &step.path, &error))?;
+            .map_err(|error| PackError::io("read", &step.path, &error))?;
         if now == step.after {
             drop_temporary(step, system)?;
         } else {
@@ -90,21 +85,21 @@ fn go_on(journal: &Journal, snapshots: &Path, system: &dyn System) -> Outcome<us
     Ok(open.iter().filter(|step| !step.is_record).count())
 }
 
-fn drop_temporary(step: &Step, system: &dyn System) -> Outcome<()> {
-    super::drop_temporary(step, system).map_err(|error| Stop::io("remove", &step.temporary, &error))
+fn drop_temporary(step: &JournalStep, system: &dyn FileSystem) -> PackResult<()> {
+    super::drop_temporary(step, system).map_err(|error| PackError::io("remove", &step.temporary, &error))
 }
 
 /// Removes what was staged for applies that never began.
-fn sweep(snapshots: &Path, system: &dyn System) -> Outcome<()> {
-    let io = |error: std::io::Error| Stop::io("tidy", snapshots, &error);
-    if system.look(snapshots).map_err(io)? != Found::Folder {
+fn sweep(snapshots: &Path, system: &dyn FileSystem) -> PackResult<()> {
+    let io = |error: std::io::Error| PackError::io("tidy", snapshots, &error);
+    if system.path_status(snapshots).map_err(io)? != PathStatus::Folder {
         return Ok(());
     }
     for (name, kind) in system.list(snapshots).map_err(io)? {
-        let Some(id) = name.to_str().filter(|name| kind == Kind::Folder && snapshot::is_id(name)) else {
+        let Some(id) = name.to_str().filter(|name| kind == EntryKind::Folder && snapshot::is_id(name)) else {
             continue;
         };
-        if system.look(&snapshot::file(snapshots, id)).map_err(io)? == Found::Missing {
+        if system.path_status(&snapshot::file(snapshots, id)).map_err(io)? == PathStatus::Missing {
             stage::discard(snapshots, id, system)?;
         }
     }

@@ -1,76 +1,63 @@
-//! Staging: the old content of every file that will change and the new content of every file that will be ours, copied, synced
-//! and checked before anything changes.
+//! Staging: copies, syncs and checks the old content of every file that will change and the new content of every managed file before
+//! anything changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 
-use super::{Journal, Step, drifted};
-use crate::actual::{Checked, no_links};
-use crate::manifest::Target;
+use super::{ApplyJournal, JournalStep, drifted};
+use crate::actual_state::{CheckedFolders, no_links};
+use crate::error::{PackError, PackResult, shown};
 use crate::place::posix;
-use crate::plan::Op;
-use crate::records::{self, Record, RecordedFile};
-use crate::render::Content;
+use crate::plan::FileOp;
+use crate::records::{self, RecordedFile, TargetManifest};
+use crate::render::FileContent;
 use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotChange, SnapshotKind, SnapshotRoot};
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Access, Body, Found, Kind, System};
-use crate::targets::Root;
+use crate::system::{self, EntryKind, FileAccess, FileSystem, PathStatus, WriteSource};
+use crate::targets::TargetRoot;
 
 /// One file to be written or removed.
-pub struct Edit<'a> {
-    /// For which target.
-    pub target: Target,
-    /// Which file.
+pub(crate) struct StagedEdit<'a> {
     pub path: PathBuf,
-    /// Below which root.
-    pub root: &'a Root,
+    pub root: &'a TargetRoot,
     /// What must be there.
     pub before: Option<Digest>,
     /// What will be there, with its digest.
-    pub after: Option<(Digest, &'a Content)>,
+    pub after: Option<(Digest, &'a FileContent)>,
 }
 
-/// Everything an apply needs to know.
-pub struct Work<'a> {
-    /// What wrote it.
+pub(crate) struct ApplyJob<'a> {
     pub kind: SnapshotKind,
-    /// For which targets.
     pub targets: Vec<String>,
-    /// The files that change.
-    pub edits: Vec<Edit<'a>>,
-    /// Everything that is ours afterwards.
+    pub edits: Vec<StagedEdit<'a>>,
     pub managed: Vec<ManagedFile>,
     /// Where the content of files that are ours and do not change can be had: by target and path.
-    pub contents: BTreeMap<(String, String), Content>,
+    pub contents: BTreeMap<(String, String), FileContent>,
     /// The roots that have a manifest afterwards.
-    pub roots: Vec<Root>,
+    pub roots: Vec<TargetRoot>,
     /// Roots of other projects that have one too, and keep it as it is.
     pub other_roots: Vec<SnapshotRoot>,
-    /// Roots whose manifest goes.
-    pub left_roots: Vec<Root>,
+    pub left_roots: Vec<TargetRoot>,
     /// The snapshot before this one.
     pub previous: Option<String>,
-    /// Where it goes back to.
     pub rolled_back_to: Option<String>,
-    /// The lockfile it was made with.
     pub lockfile_sha256: Option<String>,
 }
 
 /// Stages the work and writes its journal.
-pub fn stage(
-    work: Work<'_>,
+pub(crate) fn stage(
+    work: ApplyJob<'_>,
     snapshots: &Path,
-    system: &dyn System,
+    system: &dyn FileSystem,
     now: jiff::Timestamp,
-) -> Outcome<Journal> {
+) -> PackResult<ApplyJournal> {
     let id = snapshot::next_id(system, snapshots, now)?;
     let blobs = snapshots.join(&id);
     let steps = steps(&work, &id, system, now)?;
-    let journal = Journal {
+    let journal = ApplyJournal {
         version: 1,
         folders: missing_folders(&steps, system)?,
         snapshot: describe(&work, &id, &blobs, &steps, now),
@@ -90,40 +77,43 @@ pub fn stage(
 }
 
 /// A step and where its new content comes from.
-struct Planned<'a> {
-    step: Step,
-    content: Option<Cow<'a>>,
+struct StagedStep<'a> {
+    step: JournalStep,
+    content: Option<ContentCow<'a>>,
 }
 
-enum Cow<'a> {
-    Borrowed(&'a Content),
-    Owned(Content),
+enum ContentCow<'a> {
+    Borrowed(&'a FileContent),
+    Owned(FileContent),
 }
 
-impl Cow<'_> {
-    fn get(&self) -> &Content {
+impl ContentCow<'_> {
+    fn get(&self) -> &FileContent {
         match self {
-            Cow::Borrowed(content) => content,
-            Cow::Owned(content) => content,
+            ContentCow::Borrowed(content) => content,
+            ContentCow::Owned(content) => content,
         }
     }
 }
 
 fn steps<'a>(
-    work: &Work<'a>,
+    work: &ApplyJob<'a>,
     id: &str,
-    system: &dyn System,
+    system: &dyn FileSystem,
     now: jiff::Timestamp,
-) -> Outcome<Vec<Planned<'a>>> {
+) -> PackResult<Vec<StagedStep<'a>>> {
     let mut steps = Vec::new();
-    let mut checked = Checked::default();
+    let mut checked = CheckedFolders::default();
     for edit in &work.edits {
         no_links(system, edit.root, &edit.path, &mut checked)?;
         let content = edit.after.map(|(_, content)| content);
         let after = edit.after.map(|(digest, _)| digest);
         let step = step(edit.root, edit.path.clone(), edit.before, after, id, system)?;
-        let access = content.map_or(Access::Plain, Content::access);
-        steps.push(Planned { step: Step { access, ..step }, content: content.map(Cow::Borrowed) });
+        let access = content.map_or(FileAccess::Plain, FileContent::access);
+        steps.push(StagedStep {
+            step: JournalStep { access, ..step },
+            content: content.map(ContentCow::Borrowed),
+        });
     }
     for root in &work.roots {
         let text = record(work, root, id, now).text().into_bytes();
@@ -136,43 +126,47 @@ fn steps<'a>(
 }
 
 fn record_step<'a>(
-    root: &Root,
+    root: &TargetRoot,
     text: Option<Vec<u8>>,
     id: &str,
-    system: &dyn System,
-) -> Outcome<Option<Planned<'a>>> {
+    system: &dyn FileSystem,
+) -> PackResult<Option<StagedStep<'a>>> {
     let path = records::path_in(&root.path, root.target);
-    let before = system::digest_if_there(system, &path).map_err(|error| Stop::io("read", &path, &error))?;
+    let before =
+        system::digest_if_there(system, &path).map_err(|error| PackError::io("read", &path, &error))?;
     let after = text.as_deref().map(Digest::plain);
     if before == after {
         return Ok(None);
     }
-    let step = Step { is_record: true, ..step(root, path, before, after, id, system)? };
-    Ok(Some(Planned { step, content: text.map(|text| Cow::Owned(Content::Bytes(text))) }))
+    let step = JournalStep { is_record: true, ..step(root, path, before, after, id, system)? };
+    Ok(Some(StagedStep { step, content: text.map(|text| ContentCow::Owned(FileContent::Bytes(text))) }))
 }
 
 fn step(
-    root: &Root,
+    root: &TargetRoot,
     path: PathBuf,
     before: Option<Digest>,
     after: Option<Digest>,
     id: &str,
-    system: &dyn System,
-) -> Outcome<Step> {
+    system: &dyn FileSystem,
+) -> PackResult<JournalStep> {
     let blob = snapshot::blob_name(&path.to_string_lossy());
     let temporary = path.parent().unwrap_or(Path::new(".")).join(format!(".{id}-{blob}.agentpack-tmp"));
-    let before_access = match system.look(&path).map_err(|error| Stop::io("read", &path, &error))? {
-        Found::File(stamp) => stamp.access,
-        Found::Missing | Found::Folder | Found::Link | Found::Other => Access::Plain,
+    let before_access = match system
+        .path_status(&path)
+        .map_err(|error| PackError::io("read", &path, &error))?
+    {
+        PathStatus::File(stamp) => stamp.access,
+        PathStatus::Missing | PathStatus::Folder | PathStatus::Link | PathStatus::Other => FileAccess::Plain,
     };
-    Ok(Step {
+    Ok(JournalStep {
         target: root.target,
         root: root.path.clone(),
         base: root.base.clone(),
         before,
         after,
         temporary,
-        access: Access::Plain,
+        access: FileAccess::Plain,
         before_access,
         is_record: false,
         blob,
@@ -181,7 +175,7 @@ fn step(
 }
 
 /// The manifest of a root after this.
-fn record(work: &Work<'_>, root: &Root, id: &str, now: jiff::Timestamp) -> Record {
+fn record(work: &ApplyJob<'_>, root: &TargetRoot, id: &str, now: jiff::Timestamp) -> TargetManifest {
     let deeper = |path: &Path| {
         let depth = root.path.components().count();
         work.roots.iter().any(|other| {
@@ -199,7 +193,7 @@ fn record(work: &Work<'_>, root: &Root, id: &str, now: jiff::Timestamp) -> Recor
             module_ids: file.module_ids.clone(),
         })
     });
-    Record {
+    TargetManifest {
         schema_version: 1,
         generated_at: now.to_string(),
         tool: root.target.as_str().to_owned(),
@@ -208,14 +202,16 @@ fn record(work: &Work<'_>, root: &Root, id: &str, now: jiff::Timestamp) -> Recor
     }
 }
 
-fn missing_folders(steps: &[Planned<'_>], system: &dyn System) -> Outcome<Vec<PathBuf>> {
+fn missing_folders(steps: &[StagedStep<'_>], system: &dyn FileSystem) -> PackResult<Vec<PathBuf>> {
     let mut missing = BTreeSet::new();
     for planned in steps.iter().filter(|planned| planned.step.after.is_some()) {
         for folder in planned.step.path.ancestors().skip(1) {
             if missing.contains(folder) {
                 break;
             }
-            if system.look(folder).map_err(|error| Stop::io("read", folder, &error))? != Found::Missing {
+            if system.path_status(folder).map_err(|error| PackError::io("read", folder, &error))?
+                != PathStatus::Missing
+            {
                 break;
             }
             missing.insert(folder.to_path_buf());
@@ -225,17 +221,17 @@ fn missing_folders(steps: &[Planned<'_>], system: &dyn System) -> Outcome<Vec<Pa
 }
 
 fn describe(
-    work: &Work<'_>,
+    work: &ApplyJob<'_>,
     id: &str,
     blobs: &Path,
-    steps: &[Planned<'_>],
+    steps: &[StagedStep<'_>],
     now: jiff::Timestamp,
 ) -> Snapshot {
     let changes = steps.iter().map(|planned| &planned.step).filter(|step| !step.is_record).map(|step| {
         let op = match (step.before, step.after) {
-            (None, _) => Op::Create,
-            (Some(_), Some(_)) => Op::Update,
-            (Some(_), None) => Op::Delete,
+            (None, _) => FileOp::Create,
+            (Some(_), Some(_)) => FileOp::Update,
+            (Some(_), None) => FileOp::Delete,
         };
         let target = step.target.as_str().to_owned();
         let backup = step.before.map(|_| blobs.join("backup").join(&target).join(&step.blob));
@@ -262,8 +258,8 @@ fn describe(
     }
 }
 
-impl From<&Root> for SnapshotRoot {
-    fn from(root: &Root) -> Self {
+impl From<&TargetRoot> for SnapshotRoot {
+    fn from(root: &TargetRoot) -> Self {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         Self { target: root.target.as_str().to_owned(), path: text(&root.path), base: text(&root.base) }
     }
@@ -271,25 +267,25 @@ impl From<&Root> for SnapshotRoot {
 
 /// Copies old and new contents to the snapshot's folder, each checked against its digest.
 fn keep(
-    work: &Work<'_>,
-    journal: &Journal,
-    steps: &[Planned<'_>],
+    work: &ApplyJob<'_>,
+    journal: &ApplyJournal,
+    steps: &[StagedStep<'_>],
     snapshots: &Path,
-    system: &dyn System,
-) -> Outcome<()> {
+    system: &dyn FileSystem,
+) -> PackResult<()> {
     let mut shelves = BTreeSet::new();
     for planned in steps {
         let step = &planned.step;
         if let Some(before) = step.before {
             let blob = journal.backup(step);
-            write_blob(system, &blob, Body::CopyOf(&step.path), &mut shelves)?;
-            let kept =
-                system::digest(system, &blob).map_err(|error| Stop::io("back up", &step.path, &error))?;
+            write_blob(system, &blob, WriteSource::CopyOf(&step.path), &mut shelves)?;
+            let kept = system::digest(system, &blob)
+                .map_err(|error| PackError::io("back up", &step.path, &error))?;
             if kept != before {
                 return Err(drifted(step, Some(kept)));
             }
-        } else if system.look(&step.path).map_err(|error| Stop::io("read", &step.path, &error))?
-            != Found::Missing
+        } else if system.path_status(&step.path).map_err(|error| PackError::io("read", &step.path, &error))?
+            != PathStatus::Missing
         {
             return Err(drifted(step, None));
         }
@@ -307,21 +303,21 @@ fn keep(
         }
     }
     for shelf in &shelves {
-        system.sync_folder(shelf).map_err(|error| Stop::io("sync", shelf, &error))?;
+        system.sync_folder(shelf).map_err(|error| PackError::io("sync", shelf, &error))?;
     }
     Ok(())
 }
 
 /// The content of a file that is ours and does not change: the last snapshot has it, or it is copied once more.
 fn keep_unchanged(
-    work: &Work<'_>,
+    work: &ApplyJob<'_>,
     file: &ManagedFile,
     blob: &Path,
     snapshots: &Path,
-    system: &dyn System,
+    system: &dyn FileSystem,
     shelves: &mut BTreeSet<PathBuf>,
-) -> Outcome<()> {
-    let io = |error: io::Error| Stop::io("keep", Path::new(&file.path), &error);
+) -> PackResult<()> {
+    let io = |error: io::Error| PackError::io("keep", Path::new(&file.path), &error);
     if let Some(previous) = &work.previous {
         let known = snapshot::state_blob(snapshots, previous, &file.target, &file.path);
         let same = system::digest_if_there(system, &known)
@@ -340,37 +336,37 @@ fn keep_unchanged(
 }
 
 fn write_content(
-    system: &dyn System,
+    system: &dyn FileSystem,
     blob: &Path,
-    content: &Content,
+    content: &FileContent,
     shelves: &mut BTreeSet<PathBuf>,
-) -> Outcome<()> {
+) -> PackResult<()> {
     match content {
-        Content::CopyOf(path, _) => write_blob(system, blob, Body::CopyOf(path), shelves),
-        Content::Bytes(bytes) => write_blob(system, blob, Body::Bytes(bytes), shelves),
+        FileContent::CopyOf(path, _) => write_blob(system, blob, WriteSource::CopyOf(path), shelves),
+        FileContent::Bytes(bytes) => write_blob(system, blob, WriteSource::Bytes(bytes), shelves),
     }
 }
 
 fn write_blob(
-    system: &dyn System,
+    system: &dyn FileSystem,
     blob: &Path,
-    body: Body<'_>,
+    body: WriteSource<'_>,
     shelves: &mut BTreeSet<PathBuf>,
-) -> Outcome<()> {
+) -> PackResult<()> {
     shelf(system, blob, shelves)?;
-    system.write_new(blob, body, Access::Plain).map_err(|error| Stop::io("keep", blob, &error))
+    system.write_new(blob, body, FileAccess::Plain).map_err(|error| PackError::io("keep", blob, &error))
 }
 
-fn shelf(system: &dyn System, blob: &Path, shelves: &mut BTreeSet<PathBuf>) -> Outcome<()> {
+fn shelf(system: &dyn FileSystem, blob: &Path, shelves: &mut BTreeSet<PathBuf>) -> PackResult<()> {
     let folder = blob.parent().unwrap_or(Path::new("."));
     if shelves.insert(folder.to_path_buf()) {
-        system::make_folders(system, folder).map_err(|error| Stop::io("make", folder, &error))?;
+        system::make_folders(system, folder).map_err(|error| PackError::io("make", folder, &error))?;
     }
     Ok(())
 }
 
-fn check_blob(system: &dyn System, blob: &Path, expect: Digest, of: &Path) -> Outcome<()> {
-    let kept = system::digest(system, blob).map_err(|error| Stop::io("read", blob, &error))?;
+fn check_blob(system: &dyn FileSystem, blob: &Path, expect: Digest, of: &Path) -> PackResult<()> {
+    let kept = system::digest(system, blob).map_err(|error| PackError::io("read", blob, &error))?;
     if kept == expect {
         return Ok(());
     }
@@ -379,20 +375,20 @@ fn check_blob(system: &dyn System, blob: &Path, expect: Digest, of: &Path) -> Ou
 }
 
 /// Removes what was staged for a snapshot that does not come to be.
-pub(super) fn discard(snapshots: &Path, id: &str, system: &dyn System) -> Outcome<()> {
+pub(super) fn discard(snapshots: &Path, id: &str, system: &dyn FileSystem) -> PackResult<()> {
     let folder = snapshots.join(id);
-    remove_tree(system, &folder).map_err(|error| Stop::io("remove", &folder, &error))
+    remove_tree(system, &folder).map_err(|error| PackError::io("remove", &folder, &error))
 }
 
-pub(super) fn remove_tree(system: &dyn System, folder: &Path) -> io::Result<()> {
-    if system.look(folder)? != Found::Folder {
+pub(super) fn remove_tree(system: &dyn FileSystem, folder: &Path) -> io::Result<()> {
+    if system.path_status(folder)? != PathStatus::Folder {
         return Ok(());
     }
     for (name, kind) in system.list(folder)? {
         let path = folder.join(name);
         match kind {
-            Kind::Folder => remove_tree(system, &path)?,
-            Kind::File | Kind::Link | Kind::Other => system.remove(&path)?,
+            EntryKind::Folder => remove_tree(system, &path)?,
+            EntryKind::File | EntryKind::Link | EntryKind::Other => system.remove(&path)?,
         }
     }
     system.remove_folder(folder)

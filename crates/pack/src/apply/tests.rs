@@ -1,4 +1,4 @@
-//! Applying in every way it can end: done, drifted, and dead after any step.
+//! Tests of every way an apply can end: done, drifted, and stopped after any step.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::deploy::{Confirmed, deploy, dry_run, is_needed};
-use crate::desired::Selection;
-use crate::place::Place;
-use crate::plan::Op;
+use crate::deploy::{ConfirmedPlan, deploy, dry_run, is_needed};
+use crate::desired_state::ProfileSelection;
+use crate::place::PackEnvironment;
+use crate::plan::FileOp;
 use crate::rollback;
-use crate::survey::{Survey, survey};
-use crate::system::{Access, Body, Found, Kind, Real, System};
+use crate::survey::{DeploymentSurvey, survey};
+use crate::system::{EntryKind, FileAccess, FileSystem, PathStatus, RealFileSystem, WriteSource};
 
 /// A home, a project and a config repo.
 struct World {
@@ -58,8 +58,8 @@ impl World {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> PackEnvironment {
+        PackEnvironment {
             home: self.path("home"),
             pack_home: self.path("pack"),
             repo: self.path("repo"),
@@ -70,17 +70,27 @@ impl World {
         }
     }
 
-    fn survey(&self) -> Survey {
-        let selection = Selection { profile: "default".into(), target: "all".into() };
-        survey(&self.place(), &selection, &Real, jiff::Timestamp::now()).unwrap()
+    fn survey(&self) -> DeploymentSurvey {
+        let selection = ProfileSelection { profile: "default".into(), target: "all".into() };
+        survey(&self.place(), &selection, &RealFileSystem, jiff::Timestamp::now()).unwrap()
     }
 
-    fn deploy(&self) -> Outcome<Applied> {
-        deploy(&Confirmed::in_test(self.survey()), &self.place(), &Fated(Blessed), jiff::Timestamp::now())
+    fn deploy(&self) -> PackResult<ApplyResult> {
+        deploy(
+            &ConfirmedPlan::in_test(self.survey()),
+            &self.place(),
+            &FatedFileSystem(NoFailure),
+            jiff::Timestamp::now(),
+        )
     }
 
-    fn back(&self, to: &str) -> Outcome<Applied> {
-        rollback::go(&rollback::plan(&self.place(), to, &Real)?, &self.place(), &Real, jiff::Timestamp::now())
+    fn back(&self, to: &str) -> PackResult<ApplyResult> {
+        rollback::apply_rollback(
+            &rollback::plan(&self.place(), to, &RealFileSystem)?,
+            &self.place(),
+            &RealFileSystem,
+            jiff::Timestamp::now(),
+        )
     }
 
     /// Everything a user sees: home and project, without the moments in manifests.
@@ -110,12 +120,12 @@ fn collect(folder: &Path, name: &str, seen: &mut BTreeMap<String, String>) {
 }
 
 /// What a system in these tests does before a step that changes something.
-trait Fate: Send + Sync {
+trait StepFate: Send + Sync {
     /// Gives back whether the step happens: wholly, by halves as the last one, or not at all.
-    fn comes(&self, path: &Path) -> Comes;
+    fn comes(&self, path: &Path) -> StepOutcome;
 }
 
-enum Comes {
+enum StepOutcome {
     Whole,
     Half,
     Not,
@@ -124,9 +134,9 @@ enum Comes {
 }
 
 /// The real file system without waiting for the disk, under a fate.
-struct Fated<F>(F);
+struct FatedFileSystem<F>(F);
 
-impl<F: Fate> Fated<F> {
+impl<F: StepFate> FatedFileSystem<F> {
     fn step(
         &self,
         path: &Path,
@@ -135,100 +145,99 @@ impl<F: Fate> Fated<F> {
     ) -> io::Result<()> {
         let dead = || io::Error::other("the machine is off");
         match self.0.comes(path) {
-            Comes::Whole => whole(),
-            Comes::Half => half().and_then(|()| Err(dead())),
-            Comes::Not => Err(dead()),
-            Comes::Denied(kind) => Err(io::Error::from(kind)),
+            StepOutcome::Whole => whole(),
+            StepOutcome::Half => half().and_then(|()| Err(dead())),
+            StepOutcome::Not => Err(dead()),
+            StepOutcome::Denied(kind) => Err(io::Error::from(kind)),
         }
     }
 }
 
-fn bytes(body: Body<'_>) -> io::Result<Vec<u8>> {
+fn bytes(body: WriteSource<'_>) -> io::Result<Vec<u8>> {
     match body {
-        Body::Bytes(bytes) => Ok(bytes.to_vec()),
-        Body::CopyOf(from) => std::fs::read(from),
+        WriteSource::Bytes(bytes) => Ok(bytes.to_vec()),
+        WriteSource::CopyOf(from) => std::fs::read(from),
     }
 }
 
-impl<F: Fate> System for Fated<F> {
-    fn look(&self, path: &Path) -> io::Result<Found> {
-        Real.look(path)
+impl<F: StepFate> FileSystem for FatedFileSystem<F> {
+    fn path_status(&self, path: &Path) -> io::Result<PathStatus> {
+        RealFileSystem.path_status(path)
     }
-    fn list(&self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
-        Real.list(folder)
+    fn list(&self, folder: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
+        RealFileSystem.list(folder)
     }
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
-        Real.open(path)
+        RealFileSystem.open(path)
     }
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        self.step(path, || Ok(()), || Real.make_folder(path))
+        self.step(path, || Ok(()), || RealFileSystem.make_folder(path))
     }
-    fn write_new(&self, path: &Path, body: Body<'_>, _: Access) -> io::Result<()> {
+    fn write_new(&self, path: &Path, body: WriteSource<'_>, _: FileAccess) -> io::Result<()> {
         let half = || bytes(body).and_then(|bytes| std::fs::write(path, &bytes[..bytes.len() / 2]));
         self.step(path, half, || std::fs::write(path, bytes(body)?))
     }
     fn share(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step(to, || Ok(()), || Real.share(from, to))
+        self.step(to, || Ok(()), || RealFileSystem.share(from, to))
     }
     fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step(to, || Ok(()), || Real.replace(from, to))
+        self.step(to, || Ok(()), || RealFileSystem.replace(from, to))
     }
     fn place(&self, from: &Path, to: &Path) -> io::Result<()> {
         // Between the second name and the end of the first.
-        self.step(to, || std::fs::hard_link(from, to), || Real.place(from, to))
+        self.step(to, || std::fs::hard_link(from, to), || RealFileSystem.place(from, to))
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.step(path, || Ok(()), || Real.remove(path))
+        self.step(path, || Ok(()), || RealFileSystem.remove(path))
     }
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        self.step(path, || Ok(()), || Real.remove_folder(path))
+        self.step(path, || Ok(()), || RealFileSystem.remove_folder(path))
     }
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         self.step(path, || Ok(()), || Ok(()))
     }
 }
 
-/// Nothing happens to it.
-struct Blessed;
+struct NoFailure;
 
-impl Fate for Blessed {
-    fn comes(&self, _: &Path) -> Comes {
-        Comes::Whole
+impl StepFate for NoFailure {
+    fn comes(&self, _: &Path) -> StepOutcome {
+        StepOutcome::Whole
     }
 }
 
 /// The world ends at one of its steps: that one is done by halves, the later ones not at all.
-struct Mortal {
+struct DiesAtStep {
     lives: AtomicUsize,
 }
 
-impl Fate for Mortal {
-    fn comes(&self, _: &Path) -> Comes {
+impl StepFate for DiesAtStep {
+    fn comes(&self, _: &Path) -> StepOutcome {
         match self.lives.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |lives| lives.checked_sub(1)) {
-            Ok(1) => Comes::Half,
-            Ok(_) => Comes::Whole,
-            Err(_) => Comes::Not,
+            Ok(1) => StepOutcome::Half,
+            Ok(_) => StepOutcome::Whole,
+            Err(_) => StepOutcome::Not,
         }
     }
 }
 
-fn mortal(lives: usize) -> Fated<Mortal> {
-    Fated(Mortal { lives: AtomicUsize::new(lives) })
+fn mortal(lives: usize) -> FatedFileSystem<DiesAtStep> {
+    FatedFileSystem(DiesAtStep { lives: AtomicUsize::new(lives) })
 }
 
 /// Changes a file right before it is to be replaced.
-struct Meddler<'a> {
+struct EditsAtStep<'a> {
     world: &'a World,
     file: &'a str,
 }
 
-impl Fate for Meddler<'_> {
-    fn comes(&self, path: &Path) -> Comes {
+impl StepFate for EditsAtStep<'_> {
+    fn comes(&self, path: &Path) -> StepOutcome {
         let beside = path.parent() == self.world.path(self.file).parent();
         if beside && path.to_string_lossy().contains("agentpack-tmp") {
             self.world.write(self.file, "meddled with\n");
         }
-        Comes::Whole
+        StepOutcome::Whole
     }
 }
 
@@ -245,10 +254,12 @@ fn second_version() -> World {
 }
 
 /// Dies after every step in turn; the next start must find everything as before or as after.
-fn dies_everywhere(act: impl Fn(&World, &dyn System) -> Outcome<Applied>) -> (usize, usize, usize) {
+fn dies_everywhere(
+    act: impl Fn(&World, &dyn FileSystem) -> PackResult<ApplyResult>,
+) -> (usize, usize, usize) {
     let (mut untouched, mut finished, mut undone) = (0, 0, 0);
     let whole = second_version();
-    act(&whole, &Fated(Blessed)).unwrap();
+    act(&whole, &FatedFileSystem(NoFailure)).unwrap();
     let whole = whole.seen();
     for lives in 1.. {
         let world = second_version();
@@ -256,9 +267,9 @@ fn dies_everywhere(act: impl Fn(&World, &dyn System) -> Outcome<Applied>) -> (us
         let mortal = mortal(lives);
         let died = act(&world, &mortal).is_err();
         let snapshots = world.place().snapshots();
-        let recovery = recover(&snapshots, &Fated(Blessed)).unwrap();
+        let recovery = recover(&snapshots, &FatedFileSystem(NoFailure)).unwrap();
         let after = world.seen();
-        assert!(Journal::read(&snapshots, &Real).unwrap().is_none(), "{lives}");
+        assert!(ApplyJournal::read(&snapshots, &RealFileSystem).unwrap().is_none(), "{lives}");
         assert!(!after.keys().any(|name| name.contains("agentpack-tmp")), "{lives}: {:?}", after.keys());
         match &recovery {
             // Before it began, or when only its own traces were left to remove.
@@ -266,12 +277,12 @@ fn dies_everywhere(act: impl Fn(&World, &dyn System) -> Outcome<Applied>) -> (us
                 assert!(before == after || whole == after, "{lives}: half of it is there");
                 untouched += 1;
             }
-            Some(Recovery::Finished { .. }) => {
+            Some(ApplyRecovery::Finished { .. }) => {
                 assert!(died, "{lives}");
                 assert_eq!(after, whole, "{lives}: finished, and differs");
                 finished += 1;
             }
-            Some(Recovery::Undone { left, .. }) => {
+            Some(ApplyRecovery::Undone { left, .. }) => {
                 assert!(left.is_empty());
                 assert_eq!(before, after, "{lives}: undone, and differs");
                 undone += 1;
@@ -290,7 +301,7 @@ fn dies_everywhere(act: impl Fn(&World, &dyn System) -> Outcome<Applied>) -> (us
 #[test]
 fn a_deployment_survives_dying_after_every_step() {
     let (untouched, finished, undone) = dies_everywhere(|world, system| {
-        let confirmed = Confirmed::in_test(world.survey());
+        let confirmed = ConfirmedPlan::in_test(world.survey());
         deploy(&confirmed, &world.place(), system, jiff::Timestamp::now())
     });
     assert!(untouched > 10 && finished > 10, "{untouched} untouched, {finished} finished, {undone} undone");
@@ -300,8 +311,8 @@ fn a_deployment_survives_dying_after_every_step() {
 fn going_back_survives_dying_after_every_step() {
     let (untouched, finished, undone) = dies_everywhere(|world, system| {
         let place = world.place();
-        rollback::go(
-            &rollback::plan(&place, rollback::INITIAL, &Real)?,
+        rollback::apply_rollback(
+            &rollback::plan(&place, rollback::INITIAL, &RealFileSystem)?,
             &place,
             system,
             jiff::Timestamp::now(),
@@ -318,12 +329,13 @@ fn what_died_and_was_edited_since_is_undone_and_the_edit_stays() {
         let world = second_version();
         let before = world.seen();
         let mortal = mortal(lives);
-        let confirmed = Confirmed::in_test(world.survey());
+        let confirmed = ConfirmedPlan::in_test(world.survey());
         if deploy(&confirmed, &world.place(), &mortal, jiff::Timestamp::now()).is_ok() {
             break;
         }
         world.write("project/AGENTS.md", "a person was here\n");
-        if let Some(Recovery::Undone { left, why, .. }) = recover(&world.place().snapshots(), &Real).unwrap()
+        if let Some(ApplyRecovery::Undone { left, why, .. }) =
+            recover(&world.place().snapshots(), &RealFileSystem).unwrap()
         {
             seen_undo = true;
             assert_eq!(left, [world.path("project/AGENTS.md")], "{lives}: {why}");
@@ -342,24 +354,28 @@ fn what_died_and_was_edited_since_is_undone_and_the_edit_stays() {
 #[test]
 fn a_file_that_changes_in_between_stops_the_apply_and_undoes_it() {
     let world = second_version();
-    let confirmed = Confirmed::in_test(world.survey());
+    let confirmed = ConfirmedPlan::in_test(world.survey());
     world.write("project/AGENTS.md", "changed in between\n");
     let before = world.seen();
-    let stop = deploy(&confirmed, &world.place(), &Real, jiff::Timestamp::now()).unwrap_err();
+    let stop = deploy(&confirmed, &world.place(), &RealFileSystem, jiff::Timestamp::now()).unwrap_err();
     assert_eq!(stop.code(), "E_APPLY_DRIFTED", "{stop}");
     assert_eq!(before, world.seen());
-    assert!(Journal::read(&world.place().snapshots(), &Real).unwrap().is_none());
+    assert!(ApplyJournal::read(&world.place().snapshots(), &RealFileSystem).unwrap().is_none());
 }
 
 #[test]
 fn the_last_moment_counts_and_what_was_done_is_said() {
     let world = second_version();
-    let confirmed = Confirmed::in_test(world.survey());
+    let confirmed = ConfirmedPlan::in_test(world.survey());
     let mut expect = world.seen();
     let file = "project/.codex/skills/review/lib/more.txt";
-    let stop =
-        deploy(&confirmed, &world.place(), &Fated(Meddler { world: &world, file }), jiff::Timestamp::now())
-            .unwrap_err();
+    let stop = deploy(
+        &confirmed,
+        &world.place(),
+        &FatedFileSystem(EditsAtStep { world: &world, file }),
+        jiff::Timestamp::now(),
+    )
+    .unwrap_err();
     assert_eq!(stop.code(), "E_APPLY_DRIFTED", "{stop}");
     let details = &stop.refusal().unwrap().details;
     let count = |name: &str| details[name].as_array().unwrap().len();
@@ -388,7 +404,8 @@ fn deploy_change_by_hand_deploy_again_roll_back() {
     assert_eq!(back.remove("home/.codex/prompts/own.md").unwrap(), "not ours");
     back.remove("home/.codex/prompts/");
     assert_eq!(back, after_first);
-    let event = snapshot::list(&Real, &world.place().snapshots(), &mut Vec::new()).unwrap().pop().unwrap();
+    let event =
+        snapshot::list(&RealFileSystem, &world.place().snapshots(), &mut Vec::new()).unwrap().pop().unwrap();
     let edit = event.changes.iter().find(|change| change.path.ends_with("project/AGENTS.md")).unwrap();
     assert_eq!(std::fs::read_to_string(edit.backup_path.as_ref().unwrap()).unwrap(), "edited by hand\n");
     assert_eq!(world.back(&event.id).unwrap_err().code(), "E_SNAPSHOT_NOT_FOUND");
@@ -412,7 +429,7 @@ fn a_dry_run_is_the_same_code_and_changes_nothing() {
     assert_eq!(applied.files, survey.plan.changes.len());
     assert_eq!(before, world.seen());
     assert_eq!(std::fs::read_dir(place.snapshots()).unwrap().count(), kept);
-    assert!(!Journal::path(&place.snapshots()).exists());
+    assert!(!ApplyJournal::path(&place.snapshots()).exists());
 }
 
 #[test]
@@ -423,13 +440,13 @@ fn files_that_go_are_removed_and_those_of_others_are_not_overwritten_unasked() {
         .plan
         .changes
         .iter()
-        .filter(|change| change.op == Op::Delete)
+        .filter(|change| change.op == FileOp::Delete)
         .map(|change| shown(&change.path))
         .collect();
     assert!(deletes.iter().all(|path| path.ends_with("lib/notes.txt")) && deletes.len() == 2, "{deletes:?}");
     let world = World::new();
     world.write("home/.codex/AGENTS.md", "mine\n");
-    let refusal = world.survey().plan.check_adopt(crate::plan::Adopt::Refused).unwrap_err();
+    let refusal = world.survey().plan.check_adopt(crate::plan::AdoptPolicy::Refused).unwrap_err();
     assert_eq!(
         (refusal.code.as_str(), refusal.reason_code),
         ("E_ADOPT_CONFIRM_REQUIRED", "adopt_confirm_required")
@@ -437,14 +454,13 @@ fn files_that_go_are_removed_and_those_of_others_are_not_overwritten_unasked() {
     assert_eq!(refusal.details["adopt_updates"], 1);
 }
 
-/// A folder that can't be written.
 struct ReadOnly<'a>(&'a World, io::ErrorKind);
 
-impl Fate for ReadOnly<'_> {
-    fn comes(&self, path: &Path) -> Comes {
+impl StepFate for ReadOnly<'_> {
+    fn comes(&self, path: &Path) -> StepOutcome {
         // What is there can still be synced.
         let denied = path.starts_with(self.0.path("project/.codex")) && !path.is_dir();
-        if denied { Comes::Denied(self.1) } else { Comes::Whole }
+        if denied { StepOutcome::Denied(self.1) } else { StepOutcome::Whole }
     }
 }
 
@@ -453,15 +469,15 @@ fn a_read_only_target_is_said_by_its_code_and_everything_is_as_before() {
     for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
         let world = second_version();
         let before = world.seen();
-        let confirmed = Confirmed::in_test(world.survey());
-        let system = Fated(ReadOnly(&world, kind));
+        let confirmed = ConfirmedPlan::in_test(world.survey());
+        let system = FatedFileSystem(ReadOnly(&world, kind));
         let stop = deploy(&confirmed, &world.place(), &system, jiff::Timestamp::now()).unwrap_err();
         assert_eq!(stop.code(), "E_IO_PERMISSION_DENIED", "{stop}");
         let details = &stop.refusal().unwrap().details;
         assert!(details["path"].as_str().unwrap().contains("project/.codex"), "{details:?}");
         assert!(!details["undone"].as_array().unwrap().is_empty(), "{details:?}");
         assert_eq!(before, world.seen());
-        assert!(Journal::read(&world.place().snapshots(), &Real).unwrap().is_none());
+        assert!(ApplyJournal::read(&world.place().snapshots(), &RealFileSystem).unwrap().is_none());
     }
 }
 
@@ -470,18 +486,18 @@ fn the_next_start_says_which_it_was() {
     let mut said = std::collections::BTreeSet::new();
     for lives in (1..400).step_by(7) {
         let world = second_version();
-        let confirmed = Confirmed::in_test(world.survey());
+        let confirmed = ConfirmedPlan::in_test(world.survey());
         if deploy(&confirmed, &world.place(), &mortal(lives), jiff::Timestamp::now()).is_ok() {
             break;
         }
         if lives % 2 == 0 {
             world.write("project/AGENTS.md", "a person was here\n");
         }
-        if let Some(recovery) = crate::lock::tend(&world.place()).unwrap() {
+        if let Some(recovery) = crate::lock::recover_if_stale(&world.place()).unwrap() {
             let message = recovery.message();
             assert!(message.starts_with("an apply that had stopped halfway (snapshot "), "{message}");
             said.insert(if message.contains("was finished") { "finished" } else { "undone" });
-            assert_eq!(crate::lock::tend(&world.place()).unwrap(), None, "it is said once");
+            assert_eq!(crate::lock::recover_if_stale(&world.place()).unwrap(), None, "it is said once");
         }
     }
     assert_eq!(said.into_iter().collect::<Vec<_>>(), ["finished", "undone"]);

@@ -1,45 +1,40 @@
-//! Proposals: an edited file becomes an overlay of the module it came from, committed on a branch of its own. The user's branch
-//! and what is deployed stay as they are.
+//! Proposals: an edited file becomes an overlay of its module, committed on a new branch. Leaves the user's branch and the deployed
+//! files alone.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use countersign_core::digest::Digest;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::words::plural;
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::words::plural;
 use serde_json::{Map, Value, json};
 
 use super::section;
-use crate::desired::key;
-use crate::git::Git;
+use crate::desired_state::key;
+use crate::error::{PackError, PackResult};
+use crate::git::GitRepo;
 use crate::manifest::{Manifest, Target};
-use crate::overlay::{self, Fill, Layer, OverlayKind};
-use crate::place::{Place, Project, posix};
-use crate::plan::{Change, Op};
+use crate::overlay::{self, OverlayFill, OverlayKind, OverlayLayer};
+use crate::place::{PackEnvironment, Project, posix};
+use crate::plan::{FileChange, FileOp};
 use crate::render::TEXT_LIMIT;
-use crate::reply::{Reply, put_path};
-use crate::stop::{Outcome, Stop};
-use crate::survey::Survey;
-use crate::system::{self, System};
+use crate::reply::{PackCommandReply, put_path};
+use crate::survey::DeploymentSurvey;
+use crate::system::{self, FileSystem};
 
 /// An edit that can become an overlay.
 #[derive(Clone, Debug)]
-pub struct Candidate {
-    /// Of which module.
+pub struct OverlayCandidate {
     pub module_id: String,
     /// Found in a file of which target.
     pub target: Target,
-    /// Found where.
     pub path: PathBuf,
-    /// Of which file of the module.
     pub source: String,
-    /// What the module's file would be.
     pub content: Vec<u8>,
 }
 
-/// Why an edit can't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum SkipReason {
     /// The file is gone: there is nothing to propose.
     Missing,
     /// Several modules are behind the file, and the markers do not say which one was edited.
@@ -50,67 +45,59 @@ pub enum Why {
     PatchOverlay,
 }
 
-impl Why {
-    /// The stable word.
+impl SkipReason {
     pub const fn code(self) -> &'static str {
         match self {
-            Why::Missing => "missing",
-            Why::MultiModule => "multi_module_output",
-            Why::Conflicting => "conflicting_edits",
-            Why::PatchOverlay => "patch_overlay",
+            SkipReason::Missing => "missing",
+            SkipReason::MultiModule => "multi_module_output",
+            SkipReason::Conflicting => "conflicting_edits",
+            SkipReason::PatchOverlay => "patch_overlay",
         }
     }
     const fn message(self) -> &'static str {
         match self {
-            Why::Missing => "the deployed file is gone",
-            Why::MultiModule => "several modules are behind the file and its section markers can't be read",
-            Why::Conflicting => "the same file of the module was edited differently elsewhere",
-            Why::PatchOverlay => "the module's overlay in this scope is made of patches",
+            SkipReason::Missing => "the deployed file is gone",
+            SkipReason::MultiModule => {
+                "several modules are behind the file and its section markers can't be read"
+            }
+            SkipReason::Conflicting => "the same file of the module was edited differently elsewhere",
+            SkipReason::PatchOverlay => "the module's overlay in this scope is made of patches",
         }
     }
     const fn next(self) -> &'static str {
         match self {
-            Why::Missing => "evolve_restore",
-            Why::MultiModule => "edit_module",
-            Why::Conflicting => "resolve_by_hand",
-            Why::PatchOverlay => "edit_patch",
+            SkipReason::Missing => "evolve_restore",
+            SkipReason::MultiModule => "edit_module",
+            SkipReason::Conflicting => "resolve_by_hand",
+            SkipReason::PatchOverlay => "edit_patch",
         }
     }
 }
 
-/// An edit that is left out.
 #[derive(Clone, Debug)]
-pub struct Skipped {
-    /// Why.
-    pub why: Why,
-    /// Of which target.
+pub struct SkippedEdit {
+    pub why: SkipReason,
     pub target: Target,
-    /// Which file.
     pub path: PathBuf,
-    /// For which modules.
     pub module_ids: Vec<String>,
 }
 
-/// What could be proposed.
 #[derive(Clone, Debug, Default)]
-pub struct Proposal {
-    /// What would become an overlay.
-    pub candidates: Vec<Candidate>,
-    /// What would not.
-    pub skipped: Vec<Skipped>,
+pub struct OverlayProposal {
+    pub candidates: Vec<OverlayCandidate>,
+    pub skipped: Vec<SkippedEdit>,
 }
 
-/// Looks for edits. Writes nothing.
 pub fn survey_proposal(
-    place: &Place,
-    survey: &Survey,
+    place: &PackEnvironment,
+    survey: &DeploymentSurvey,
     module_id: Option<&str>,
-    layer: Layer,
-    system: &dyn System,
-) -> Outcome<Proposal> {
-    let mut proposal = Proposal::default();
+    layer: OverlayLayer,
+    system: &dyn FileSystem,
+) -> PackResult<OverlayProposal> {
+    let mut proposal = OverlayProposal::default();
     let mut seen: BTreeMap<(String, String), Digest> = BTreeMap::new();
-    for change in survey.plan.changes.iter().filter(|change| change.op != Op::Delete) {
+    for change in survey.plan.changes.iter().filter(|change| change.op != FileOp::Delete) {
         let Some(output) = survey.desired.outputs.get(&key(change.target, &change.path)) else {
             continue;
         };
@@ -124,17 +111,21 @@ pub fn survey_proposal(
         if ids.is_empty() {
             continue;
         }
-        let skip =
-            |why| Skipped { why, target: change.target, path: change.path.clone(), module_ids: ids.clone() };
-        if change.op == Op::Create {
+        let skip = |why| SkippedEdit {
+            why,
+            target: change.target,
+            path: change.path.clone(),
+            module_ids: ids.clone(),
+        };
+        if change.op == FileOp::Create {
             // Never deployed is not missing.
             if recorded.is_some() {
-                proposal.skipped.push(skip(Why::Missing));
+                proposal.skipped.push(skip(SkipReason::Missing));
             }
             continue;
         }
         let Some(found) = edits(survey, change, &ids, output.module_ids.len(), system)? else {
-            proposal.skipped.push(skip(Why::MultiModule));
+            proposal.skipped.push(skip(SkipReason::MultiModule));
             continue;
         };
         for candidate in found {
@@ -142,7 +133,7 @@ pub fn survey_proposal(
             let digest = Digest::plain(&candidate.content);
             let folder = overlay::folder(place, &survey.project, layer, &candidate.module_id);
             if folder.is_dir() && overlay::kind(system, &folder)? == OverlayKind::Patch {
-                proposal.skipped.push(skip(Why::PatchOverlay));
+                proposal.skipped.push(skip(SkipReason::PatchOverlay));
                 continue;
             }
             match seen.get(&place_of) {
@@ -151,7 +142,7 @@ pub fn survey_proposal(
                     proposal.candidates.push(candidate);
                 }
                 Some(known) if *known == digest => {}
-                Some(_) => proposal.skipped.push(skip(Why::Conflicting)),
+                Some(_) => proposal.skipped.push(skip(SkipReason::Conflicting)),
             }
         }
     }
@@ -160,18 +151,18 @@ pub fn survey_proposal(
 
 /// The edits in one file, module by module; none if it can't be told whose they are.
 fn edits(
-    survey: &Survey,
-    change: &Change,
+    survey: &DeploymentSurvey,
+    change: &FileChange,
     ids: &[String],
     behind: usize,
-    system: &dyn System,
-) -> Outcome<Option<Vec<Candidate>>> {
+    system: &dyn FileSystem,
+) -> PackResult<Option<Vec<OverlayCandidate>>> {
     let bytes = system::read(system, &change.path, TEXT_LIMIT)
-        .map_err(|error| Stop::io("read", &change.path, &error))?;
+        .map_err(|error| PackError::io("read", &change.path, &error))?;
     let Some(output) = survey.desired.outputs.get(&key(change.target, &change.path)) else {
         return Ok(None);
     };
-    let candidate = |module_id: &str, content: Vec<u8>| Candidate {
+    let candidate = |module_id: &str, content: Vec<u8>| OverlayCandidate {
         module_id: module_id.to_owned(),
         target: change.target,
         path: change.path.clone(),
@@ -207,9 +198,8 @@ fn without_head(bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-impl Proposal {
-    /// The answer when nothing is written.
-    pub fn reply(&self, reason: &str) -> Reply {
+impl OverlayProposal {
+    pub fn reply(&self, reason: &str) -> PackCommandReply {
         let candidates: Vec<Value> = self
             .candidates
             .iter()
@@ -223,7 +213,7 @@ impl Proposal {
                 Value::Object(entry)
             })
             .collect();
-        Reply::default()
+        PackCommandReply::default()
             .with("created", false)
             .with("reason", reason)
             .with("candidates", candidates)
@@ -241,8 +231,8 @@ impl Proposal {
     }
 
     fn summary(&self) -> Value {
-        let missing = self.skipped.iter().filter(|skipped| skipped.why == Why::Missing).count();
-        let multi = self.skipped.iter().filter(|skipped| skipped.why == Why::MultiModule).count();
+        let missing = self.skipped.iter().filter(|skipped| skipped.why == SkipReason::Missing).count();
+        let multi = self.skipped.iter().filter(|skipped| skipped.why == SkipReason::MultiModule).count();
         json!({
             "drifted_proposeable": self.candidates.len(),
             "drifted_skipped": self.skipped.len(),
@@ -272,15 +262,15 @@ impl Proposal {
 
 /// Commits the candidates as overlays on a new branch and goes back to the branch that was checked out.
 pub fn propose(
-    place: &Place,
+    place: &PackEnvironment,
     manifest: &Manifest,
     project: &Project,
-    proposal: &Proposal,
-    layer: Layer,
+    proposal: &OverlayProposal,
+    layer: OverlayLayer,
     branch: &str,
-    system: &dyn System,
-) -> Outcome<Reply> {
-    let git = Git::own(place);
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
+    let git = GitRepo::own(place);
     git.require_repo()?;
     git.require_clean()?;
     let home = git.branch()?;
@@ -294,10 +284,11 @@ pub fn propose(
     let mut folders = Vec::new();
     for candidate in &proposal.candidates {
         let module = manifest.module(&candidate.module_id)?;
-        let made = overlay::edit(place, project, module, layer, OverlayKind::Dir, Fill::Sparse, system)?;
+        let made =
+            overlay::edit(place, project, module, layer, OverlayKind::Dir, OverlayFill::Sparse, system)?;
         let path = made.folder.join(&candidate.source);
         system::write_whole(system, &path, &candidate.content)
-            .map_err(|error| Stop::io("write", &path, &error))?;
+            .map_err(|error| PackError::io("write", &path, &error))?;
         files.push(path.strip_prefix(&place.repo).unwrap_or(&path).to_path_buf());
         folders.push(posix(made.folder.strip_prefix(&place.repo).unwrap_or(&made.folder)));
     }
@@ -320,7 +311,10 @@ pub fn propose(
         ));
     }
     let text: Vec<String> = files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-    let reply = Reply::default().with("created", true).with("branch", branch).with("scope", layer.as_str());
+    let reply = PackCommandReply::default()
+        .with("created", true)
+        .with("branch", branch)
+        .with("scope", layer.as_str());
     let reply = reply
         .with("files_posix", files.iter().map(|path| posix(path)).collect::<Vec<_>>())
         .with("files", text);

@@ -1,43 +1,39 @@
-//! Restoring: files that should be there and are not come back. Only creates; writes neither snapshot nor manifest.
+//! Restoring: creates deployed files that are missing. Overwrites nothing; writes neither snapshot nor manifest.
 
 use std::io;
 use std::path::PathBuf;
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 use serde_json::{Map, Value, json};
 
-use crate::actual::{Checked, no_links};
-use crate::desired::key;
+use crate::actual_state::{CheckedFolders, no_links};
+use crate::desired_state::key;
+use crate::error::{PackError, PackResult};
 use crate::manifest::Target;
-use crate::plan::Op;
-use crate::render::Content;
-use crate::reply::{Reply, put_path};
-use crate::stop::{Outcome, Stop};
-use crate::survey::Survey;
-use crate::system::{self, Body, Found, System};
+use crate::plan::FileOp;
+use crate::render::FileContent;
+use crate::reply::{PackCommandReply, put_path};
+use crate::survey::DeploymentSurvey;
+use crate::system::{self, FileSystem, PathStatus, WriteSource};
 
 /// A file that should be there and is not.
 #[derive(Clone, Debug)]
-pub struct Missing {
-    /// For which target.
+pub struct MissingFile {
     pub target: Target,
-    /// Which file.
     pub path: PathBuf,
-    /// For which modules.
     pub module_ids: Vec<String>,
-    /// What will be in it.
     pub after: Digest,
 }
 
 /// The files that should be there and are not.
-pub fn missing(survey: &Survey, module_id: Option<&str>) -> Vec<Missing> {
-    let creates = survey.plan.changes.iter().filter(|change| change.op == Op::Create);
+pub fn missing(survey: &DeploymentSurvey, module_id: Option<&str>) -> Vec<MissingFile> {
+    let creates = survey.plan.changes.iter().filter(|change| change.op == FileOp::Create);
     creates
         .filter_map(|change| {
             let output = survey.desired.outputs.get(&key(change.target, &change.path))?;
             let module_ids = output.module_ids.clone();
             let meant = module_id.is_none_or(|only| module_ids.iter().any(|id| id == only));
-            meant.then_some(Missing {
+            meant.then_some(MissingFile {
                 target: change.target,
                 path: change.path.clone(),
                 module_ids,
@@ -48,7 +44,11 @@ pub fn missing(survey: &Survey, module_id: Option<&str>) -> Vec<Missing> {
 }
 
 /// Writes them, those that are still missing.
-pub fn restore(survey: &Survey, missing: &[Missing], system: &dyn System) -> Outcome<Reply> {
+pub fn restore(
+    survey: &DeploymentSurvey,
+    missing: &[MissingFile],
+    system: &dyn FileSystem,
+) -> PackResult<PackCommandReply> {
     let (mut restored, mut existing, mut unread) = (Vec::new(), 0, 0);
     let mut warnings = Vec::new();
     for file in missing {
@@ -58,7 +58,7 @@ pub fn restore(survey: &Survey, missing: &[Missing], system: &dyn System) -> Out
         else {
             continue;
         };
-        no_links(system, root, &file.path, &mut Checked::default())?;
+        no_links(system, root, &file.path, &mut CheckedFolders::default())?;
         match create(file, &output.content, system) {
             Ok(()) => restored.push(file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing += 1,
@@ -66,10 +66,10 @@ pub fn restore(survey: &Survey, missing: &[Missing], system: &dyn System) -> Out
                 unread += 1;
                 warnings.push(format!(
                     "the source of `{}` can't be read: {error}",
-                    crate::stop::shown(&file.path)
+                    crate::error::shown(&file.path)
                 ));
             }
-            Err(error) => return Err(Stop::io("write", &file.path, &error)),
+            Err(error) => return Err(PackError::io("write", &file.path, &error)),
         }
     }
     let reason = if missing.is_empty() { "no_missing" } else { "restored" };
@@ -80,26 +80,26 @@ pub fn restore(survey: &Survey, missing: &[Missing], system: &dyn System) -> Out
         "skipped_existing": existing,
         "skipped_read_error": unread,
     });
-    Ok(Reply::default()
+    Ok(PackCommandReply::default()
         .with("restored", files)
         .with("summary", summary)
         .with("reason", reason)
         .warn(warnings))
 }
 
-fn create(file: &Missing, content: &Content, system: &dyn System) -> io::Result<()> {
+fn create(file: &MissingFile, content: &FileContent, system: &dyn FileSystem) -> io::Result<()> {
     let folder = file.path.parent().unwrap_or(&file.path);
     system::make_folders(system, folder)?;
     let mut name = std::ffi::OsString::from(".");
     name.push(file.path.file_name().unwrap_or_default());
     name.push(".agentpack-tmp");
     let temporary = folder.join(name);
-    if system.look(&temporary)? != Found::Missing {
+    if system.path_status(&temporary)? != PathStatus::Missing {
         system.remove(&temporary)?;
     }
     let body = match content {
-        Content::CopyOf(path, _) => Body::CopyOf(path),
-        Content::Bytes(bytes) => Body::Bytes(bytes),
+        FileContent::CopyOf(path, _) => WriteSource::CopyOf(path),
+        FileContent::Bytes(bytes) => WriteSource::Bytes(bytes),
     };
     system.write_new(&temporary, body, content.access())?;
     let placed = system.place(&temporary, &file.path);
@@ -110,8 +110,7 @@ fn create(file: &Missing, content: &Content, system: &dyn System) -> io::Result<
     system.sync_folder(folder)
 }
 
-/// As programs read it.
-pub(crate) fn value(file: &Missing) -> Value {
+pub(crate) fn value(file: &MissingFile) -> Value {
     let mut entry = Map::new();
     entry.insert("target".into(), file.target.as_str().into());
     put_path(&mut entry, "path", &file.path);
@@ -120,13 +119,12 @@ pub(crate) fn value(file: &Missing) -> Value {
     Value::Object(entry)
 }
 
-/// The answer when nothing is written.
-pub fn dry_reply(missing: &[Missing]) -> Reply {
+pub fn dry_reply(missing: &[MissingFile]) -> PackCommandReply {
     let reason = if missing.is_empty() { "no_missing" } else { "dry_run" };
     let summary =
         json!({"missing": missing.len(), "restored": 0, "skipped_existing": 0, "skipped_read_error": 0});
     let files: Vec<Value> = missing.iter().map(value).collect();
-    Reply::default()
+    PackCommandReply::default()
         .with("restored", json!([]))
         .with("missing", files)
         .with("summary", summary)

@@ -1,38 +1,37 @@
-//! Where people keep what can be imported: Codex's prompts and skills and Claude Code's commands, in their home and in the project.
-//! What the pack itself deployed is not found again.
+//! Finds what can be imported: Codex's prompts and skills and Claude Code's commands, in the home folder and the project. Skips what
+//! the pack itself deployed.
 
 use std::path::{Path, PathBuf};
 
-use super::{ImportOp, Item, files_of, module};
+use super::{ImportItem, ImportOp, files_of, module};
+use crate::error::{PackError, PackResult, shown};
 use crate::manifest::{ModuleType, Target};
-use crate::place::{Place, Project};
+use crate::place::{PackEnvironment, Project};
 use crate::records;
 use crate::render;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{Found, Kind, System};
+use crate::system::{EntryKind, FileSystem, PathStatus};
 
 /// One kind of thing in one folder.
-struct Corner<'a> {
-    place: &'a Place,
-    system: &'a dyn System,
+struct ScanLocation<'a> {
+    place: &'a PackEnvironment,
+    system: &'a dyn FileSystem,
     folder: PathBuf,
     kind: ModuleType,
     target: Target,
-    /// None for the user's own things.
     project: Option<&'a Project>,
     /// Links to folders may lead here and nowhere else.
     bound: &'a Path,
 }
 
 pub(super) fn scan(
-    place: &Place,
+    place: &PackEnvironment,
     project: &Project,
     home: &Path,
-    system: &dyn System,
+    system: &dyn FileSystem,
     warnings: &mut Vec<String>,
-) -> Outcome<Vec<Item>> {
+) -> PackResult<Vec<ImportItem>> {
     let mut found = Vec::new();
-    let corner = |folder: PathBuf, kind, target, project, bound| Corner {
+    let corner = |folder: PathBuf, kind, target, project, bound| ScanLocation {
         place,
         system,
         folder,
@@ -59,17 +58,18 @@ pub(super) fn scan(
             // A project that is the home folder has nothing of its own.
             continue;
         }
-        corner.look(&mut found, warnings)?;
+        corner.path_status(&mut found, warnings)?;
     }
     Ok(found)
 }
 
-impl Corner<'_> {
-    fn look(&self, found: &mut Vec<Item>, warnings: &mut Vec<String>) -> Outcome<()> {
+impl ScanLocation<'_> {
+    fn path_status(&self, found: &mut Vec<ImportItem>, warnings: &mut Vec<String>) -> PackResult<()> {
         let ours = self.deployed();
         if self.kind == ModuleType::Instructions {
             let source = self.folder.join("AGENTS.md");
-            if matches!(self.system.look(&source), Ok(Found::File(_))) && !ours.contains(&source) {
+            if matches!(self.system.path_status(&source), Ok(PathStatus::File(_))) && !ours.contains(&source)
+            {
                 found.push(self.item("", source));
             }
             return Ok(());
@@ -84,26 +84,28 @@ impl Corner<'_> {
             {
                 return Ok(());
             }
-            Err(error) => return Err(Stop::io("list", &self.folder, &error)),
+            Err(error) => return Err(PackError::io("list", &self.folder, &error)),
         };
         for (name, kind) in entries {
             let path = self.folder.join(&name);
             let Some(name) = name.to_str() else { continue };
             let skill = self.kind == ModuleType::Skill;
             let stem = match (skill, kind) {
-                (true, Kind::Folder) => name,
-                (true, Kind::Link) if path.is_dir() => name,
-                (false, Kind::File) => match name.strip_suffix(".md") {
+                (true, EntryKind::Folder) => name,
+                (true, EntryKind::Link) if path.is_dir() => name,
+                (false, EntryKind::File) => match name.strip_suffix(".md") {
                     Some(stem) => stem,
                     None => continue,
                 },
-                (true | false, Kind::File | Kind::Folder | Kind::Link | Kind::Other) => continue,
+                (true | false, EntryKind::File | EntryKind::Folder | EntryKind::Link | EntryKind::Other) => {
+                    continue;
+                }
             };
             if ours.iter().any(|file| file.starts_with(&path)) {
                 continue;
             }
             let mut item = self.item(stem, path.clone());
-            if kind == Kind::Link {
+            if kind == EntryKind::Link {
                 self.follow(&mut item, warnings);
             }
             found.push(item);
@@ -119,7 +121,7 @@ impl Corner<'_> {
     }
 
     /// A linked folder is the one it leads to, as long as that is the user's own.
-    fn follow(&self, item: &mut Item, warnings: &mut Vec<String>) {
+    fn follow(&self, item: &mut ImportItem, warnings: &mut Vec<String>) {
         let bound = self.bound.canonicalize().unwrap_or_else(|_| self.bound.to_path_buf());
         match item.source.canonicalize().ok().filter(|real| real.starts_with(&bound)) {
             Some(real) => {
@@ -134,7 +136,7 @@ impl Corner<'_> {
         }
     }
 
-    fn item(&self, stem: &str, source: PathBuf) -> Item {
+    fn item(&self, stem: &str, source: PathBuf) -> ImportItem {
         let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
         let stem: String = stem.chars().map(plain).collect();
         let stem = stem.trim_matches(|c| matches!(c, '-' | '.'));
@@ -166,7 +168,7 @@ impl Corner<'_> {
         let mut tags = vec!["imported".to_owned(), scope.to_owned()];
         tags.push(of_project.unwrap_or_else(|| self.target.as_str().to_owned()));
         let module = module(self.kind, format!("{}:{name}", self.kind), tags, targets, &dest, self.place);
-        let mut item = Item {
+        let mut item = ImportItem {
             op: ImportOp::Create,
             module,
             scope,
@@ -183,7 +185,7 @@ impl Corner<'_> {
     }
 
     /// Whether it can be the module its place says.
-    fn check(&self, item: &mut Item, root: &Path) {
+    fn check(&self, item: &mut ImportItem, root: &Path) {
         match files_of(self.system, root) {
             Ok(files) => {
                 let valid = render::check_files(self.system, &item.module, &files);
@@ -197,7 +199,7 @@ impl Corner<'_> {
     }
 }
 
-fn refuse(item: &mut Item, why: &str) {
+fn refuse(item: &mut ImportItem, why: &str) {
     item.op = ImportOp::SkipInvalid;
     item.why = Some(why.to_owned());
 }

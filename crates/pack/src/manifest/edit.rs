@@ -1,23 +1,23 @@
-//! `add` and `remove`: the manifest's text with one module more or less. Comments and order stay; what can't be edited so is
-//! refused, not rewritten. Checked by reading the result.
+//! Adds a module to the manifest's text or removes one. Keeps comments and order; refuses what can't be edited this way instead of
+//! rewriting it. Checks the result by reading it.
 
 use std::path::Path;
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 
 use super::{Manifest, Module};
+use crate::error::{PackError, PackResult};
 use crate::place::MANIFEST;
-use crate::stop::{Outcome, Stop};
 
 /// The manifest's text with a module added at the end of its list.
-pub fn add(text: &str, module: &Module, path: &Path) -> Outcome<String> {
+pub fn add(text: &str, module: &Module, path: &Path) -> PackResult<String> {
     let (before, _) = Manifest::parse(text, path)?;
     if before.modules.iter().any(|known| known.id == module.id) {
         let message = format!("there is a module `{}` already", module.id);
         return Err(Refusal::new(Code::ConfigInvalid, message).with("module_id", module.id.as_str()).into());
     }
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let (at, indent) = match Block::find(&lines) {
+    let (at, indent) = match ModuleBlock::find(&lines) {
         Some(block) => {
             if let Some(head) = lines.get_mut(block.head) {
                 *head = "modules:".to_owned();
@@ -40,11 +40,11 @@ pub fn add(text: &str, module: &Module, path: &Path) -> Outcome<String> {
 }
 
 /// The manifest's text without a module.
-pub fn remove(text: &str, id: &str, path: &Path) -> Outcome<String> {
+pub fn remove(text: &str, id: &str, path: &Path) -> PackResult<String> {
     let (before, _) = Manifest::parse(text, path)?;
     before.module(id)?;
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let block = Block::find(&lines).ok_or_else(by_hand)?;
+    let block = ModuleBlock::find(&lines).ok_or_else(by_hand)?;
     let starts = block.items(&lines);
     let index = before.modules.iter().position(|module| module.id == id).ok_or_else(by_hand)?;
     if starts.len() != before.modules.len() {
@@ -66,7 +66,7 @@ pub fn remove(text: &str, id: &str, path: &Path) -> Outcome<String> {
 }
 
 /// The manifest's text with one more profile.
-pub fn add_profile(text: &str, name: &str, tags: &[String], path: &Path) -> Outcome<String> {
+pub fn add_profile(text: &str, name: &str, tags: &[String], path: &Path) -> PackResult<String> {
     let (before, _) = Manifest::parse(text, path)?;
     if before.profiles.contains_key(name) {
         return Ok(text.to_owned());
@@ -90,13 +90,13 @@ pub fn add_profile(text: &str, name: &str, tags: &[String], path: &Path) -> Outc
 }
 
 /// The lines of the list of modules.
-struct Block {
+struct ModuleBlock {
     head: usize,
     end: usize,
     indent: usize,
 }
 
-impl Block {
+impl ModuleBlock {
     fn find(lines: &[String]) -> Option<Self> {
         let head = lines.iter().position(|line| line.starts_with("modules:"))?;
         let body = lines.iter().enumerate().skip(head + 1);
@@ -158,9 +158,9 @@ fn joined(lines: &[String]) -> String {
     text
 }
 
-fn by_hand() -> Stop {
+fn by_hand() -> PackError {
     let message = format!(
         "the modules in `{MANIFEST}` are written in a way this program does not edit; change it by hand"
     );
-    Stop::refused(Code::ConfigInvalid, message)
+    PackError::refused(Code::ConfigInvalid, message)
 }

@@ -1,4 +1,4 @@
-//! What a manifest may say, and what is said when it says something else.
+//! Tests of what a manifest may say, and of the errors where it says something else.
 
 use super::*;
 
@@ -22,7 +22,7 @@ modules:
       git: { url: "https://example.com/x.git", subdir: p }
 "#;
 
-fn parse(text: &str) -> Outcome<(Manifest, Vec<String>)> {
+fn parse(text: &str) -> PackResult<(Manifest, Vec<String>)> {
     Manifest::parse(text, Path::new("agentpack.yaml"))
 }
 
@@ -77,7 +77,7 @@ fn adding_and_removing_leave_the_rest_of_the_text_alone() {
         enabled: true,
         tags: vec!["base".into()],
         targets: vec![],
-        source: Source::parse("git:https://example.com/s.git#ref=v1&subdir=a/b").unwrap(),
+        source: ModuleSource::parse("git:https://example.com/s.git#ref=v1&subdir=a/b").unwrap(),
     };
     let added = add(GOOD, &module, path).unwrap();
     assert!(added.starts_with(GOOD), "{added}");
@@ -95,7 +95,7 @@ fn adding_and_removing_leave_the_rest_of_the_text_alone() {
 
 #[test]
 fn paths_stay_in_the_repo() {
-    let place = Place {
+    let place = PackEnvironment {
         home: "/home/u".into(),
         pack_home: "/home/u/.agentpack".into(),
         repo: "/repo".into(),

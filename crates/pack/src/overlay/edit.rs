@@ -1,69 +1,61 @@
-//! Making overlays and bringing them up to date: what they were made from is kept beside them, so that a module's news can be
-//! merged with the overlay's own changes. Changes only the overlay's folder.
+//! Creates overlays and rebases them. Stores what an overlay was made from beside it, so that changes of the module can be merged
+//! with the overlay's own. Changes only the overlay's folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Value, json};
 
-use super::{Changes, Layer, OverlayKind, PatchFile, apply_patch, folder, read};
+use super::{OverlayChanges, OverlayKind, OverlayLayer, PatchFile, apply_patch, folder, read};
+use crate::error::{PackError, PackResult, shown};
 use crate::lockfile::{self, LockedFile};
 use crate::manifest::Module;
-use crate::place::{Place, Project};
+use crate::place::{PackEnvironment, Project};
 use crate::render::TEXT_LIMIT;
 use crate::sources;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, Found, System};
+use crate::system::{self, FileSystem, PathStatus};
 use crate::tree;
 
 /// How much of the module a new overlay starts with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fill {
-    /// All of its files.
+pub enum OverlayFill {
     #[default]
     Whole,
     /// None: only what is changed is added.
     Sparse,
-    /// Those that the overlay lacks.
     Materialize,
 }
 
 /// Whether files that equal the module's stay in the overlay after a rebase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sparsity {
-    /// They do.
+pub enum RebaseSparsity {
     #[default]
     Keep,
-    /// They go.
     Sparsify,
 }
 
-/// What making an overlay did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edited {
-    /// Its folder.
+pub struct OverlayEditResult {
     pub folder: PathBuf,
-    /// Whether it is new.
     pub created: bool,
-    /// Files that were copied into it.
     pub copied: usize,
 }
 
-fn io(doing: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Stop {
-    move |error| Stop::io(doing, path, &error)
+fn io(doing: &'static str, path: &Path) -> impl Fn(std::io::Error) -> PackError {
+    move |error| PackError::io(doing, path, &error)
 }
 
 /// Makes an overlay, or adds what it lacks.
 pub fn edit(
-    place: &Place,
+    place: &PackEnvironment,
     project: &Project,
     module: &Module,
-    layer: Layer,
+    layer: OverlayLayer,
     kind: OverlayKind,
-    fill: Fill,
-    system: &dyn System,
-) -> Outcome<Edited> {
+    fill: OverlayFill,
+    system: &dyn FileSystem,
+) -> PackResult<OverlayEditResult> {
     let folder = folder(place, project, layer, &module.id);
     sources::no_links_below(&place.repo, &folder)?;
     let there = read(system, layer, folder.clone())?;
@@ -82,9 +74,11 @@ pub fn edit(
     }
     let fills = match (kind, fill, created) {
         (OverlayKind::Patch, _, _)
-        | (OverlayKind::Dir, Fill::Sparse, _)
-        | (OverlayKind::Dir, Fill::Whole, false) => false,
-        (OverlayKind::Dir, Fill::Whole, true) | (OverlayKind::Dir, Fill::Materialize, _) => true,
+        | (OverlayKind::Dir, OverlayFill::Sparse, _)
+        | (OverlayKind::Dir, OverlayFill::Whole, false) => false,
+        (OverlayKind::Dir, OverlayFill::Whole, true) | (OverlayKind::Dir, OverlayFill::Materialize, _) => {
+            true
+        }
     };
     let mut copied = 0;
     if kind == OverlayKind::Patch && created {
@@ -93,25 +87,21 @@ pub fn edit(
     }
     for file in if fills { tree::files(system, &origin.root)? } else { Vec::new() } {
         let path = folder.join(&file.name);
-        if system.look(&path).map_err(io("read", &path))? == Found::Missing {
+        if system.path_status(&path).map_err(io("read", &path))? == PathStatus::Missing {
             let bytes = system::read(system, &file.path, u64::MAX - 1).map_err(io("read", &file.path))?;
             write_text(system, &path, &bytes)?;
             copied += 1;
         }
     }
-    Ok(Edited { folder, created, copied })
+    Ok(OverlayEditResult { folder, created, copied })
 }
 
-/// What a rebase did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rebased {
-    /// The overlay's folder.
+pub struct RebaseResult {
     pub folder: PathBuf,
     /// Files that were brought up to date or merged.
     pub updated: Vec<String>,
-    /// Files that left the overlay.
     pub deleted: Vec<String>,
-    /// Files that stayed as they are.
     pub unchanged: Vec<String>,
     /// Files with conflicts to resolve by hand.
     pub conflicts: Vec<String>,
@@ -119,33 +109,33 @@ pub struct Rebased {
 
 /// Merges a module's news into an overlay.
 pub fn rebase(
-    place: &Place,
+    place: &PackEnvironment,
     project: &Project,
     module: &Module,
-    layer: Layer,
-    sparsity: Sparsity,
-    system: &dyn System,
-) -> Outcome<Rebased> {
+    layer: OverlayLayer,
+    sparsity: RebaseSparsity,
+    system: &dyn FileSystem,
+) -> PackResult<RebaseResult> {
     let folder = folder(place, project, layer, &module.id);
     sources::no_links_below(&place.repo, &folder)?;
     let overlay = read(system, layer, folder.clone())?.ok_or_else(|| {
         let message = format!("module `{}` has no {layer} overlay", module.id);
         Refusal::new(Code::OverlayNotFound, message).with("overlay_dir", shown(&folder))
     })?;
-    let base = Baseline::read(system, &folder)?;
+    let base = OverlayBaseline::read(system, &folder)?;
     let lock = sources::lockfile(place)?;
     let origin = sources::origin(place, module, lock.as_ref())?;
     let upstream: BTreeMap<String, PathBuf> =
         tree::files(system, &origin.root)?.into_iter().map(|file| (file.name, file.path)).collect();
-    let mut done = Rebased { folder: folder.clone(), ..Rebased::default() };
+    let mut done = RebaseResult { folder: folder.clone(), ..RebaseResult::default() };
     match overlay.changes {
-        Changes::Files(files) => {
+        OverlayChanges::Files(files) => {
             for file in files {
                 let ours = system::read(system, &file.path, TEXT_LIMIT).map_err(io("read", &file.path))?;
                 rebase_file(&base, &upstream, &file.name, &file.path, &ours, sparsity, system, &mut done)?;
             }
         }
-        Changes::Patches(patches) => {
+        OverlayChanges::Patches(patches) => {
             for patch in &patches {
                 rebase_patch(&base, &upstream, patch, &folder, system, &mut done)?;
             }
@@ -162,15 +152,15 @@ pub fn rebase(
 }
 
 fn rebase_file(
-    base: &Baseline,
+    base: &OverlayBaseline,
     upstream: &BTreeMap<String, PathBuf>,
     name: &str,
     path: &Path,
     ours: &[u8],
-    sparsity: Sparsity,
-    system: &dyn System,
-    done: &mut Rebased,
-) -> Outcome<()> {
+    sparsity: RebaseSparsity,
+    system: &dyn FileSystem,
+    done: &mut RebaseResult,
+) -> PackResult<()> {
     let theirs = upstream
         .get(name)
         .map(|path| system::read(system, path, TEXT_LIMIT).map_err(io("read", path)))
@@ -189,7 +179,7 @@ fn rebase_file(
             }
         },
     };
-    if sparsity == Sparsity::Sparsify && theirs.as_deref() == Some(merged.as_slice()) {
+    if sparsity == RebaseSparsity::Sparsify && theirs.as_deref() == Some(merged.as_slice()) {
         system.remove(path).map_err(io("remove", path))?;
         done.deleted.push(name.to_owned());
     } else if merged == ours {
@@ -202,19 +192,19 @@ fn rebase_file(
 }
 
 fn rebase_patch(
-    base: &Baseline,
+    base: &OverlayBaseline,
     upstream: &BTreeMap<String, PathBuf>,
     patch: &PatchFile,
     folder: &Path,
-    system: &dyn System,
-    done: &mut Rebased,
-) -> Outcome<()> {
+    system: &dyn FileSystem,
+    done: &mut RebaseResult,
+) -> PackResult<()> {
     let theirs = upstream
         .get(&patch.name)
         .map(|path| system::read(system, path, TEXT_LIMIT).map_err(io("read", path)));
     let theirs = theirs.transpose()?.ok_or_else(|| {
         let message = format!("the module has no file `{}` any more", patch.name);
-        Stop::refused(Code::OverlayPatchApplyFailed, message)
+        PackError::refused(Code::OverlayPatchApplyFailed, message)
     })?;
     let was = base.content(system, &patch.name, Some(&theirs))?.ok_or_else(|| unsupported(&patch.name))?;
     let ours = apply_patch(system, patch, &was)?;
@@ -246,34 +236,38 @@ fn merge(was: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
     diffy::merge_bytes(was, ours, theirs)
 }
 
-/// What an overlay was made from.
-struct Baseline {
+struct OverlayBaseline {
     folder: PathBuf,
     files: Vec<LockedFile>,
 }
 
-impl Baseline {
-    fn read(system: &dyn System, folder: &Path) -> Outcome<Self> {
+impl OverlayBaseline {
+    fn read(system: &dyn FileSystem, folder: &Path) -> PackResult<Self> {
         let path = folder.join(".agentpack").join("baseline.json");
         let bytes = system::read_if_there(system, &path, super::META_LIMIT).map_err(io("read", &path))?;
         let bytes = bytes.ok_or_else(|| {
             let message =
                 format!("`{}` is missing: what the overlay was made from is not known", shown(&path));
-            Stop::refused(Code::OverlayBaselineMissing, message)
+            PackError::refused(Code::OverlayBaselineMissing, message)
         })?;
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let files = value.get("file_manifest").or(value.get("files")).cloned().unwrap_or_default();
         let files = serde_json::from_value(files).map_err(|_| {
             let message = format!("`{}` does not list the files the overlay was made from", shown(&path));
-            Stop::refused(Code::OverlayBaselineUnsupported, message)
+            PackError::refused(Code::OverlayBaselineUnsupported, message)
         })?;
         Ok(Self { folder: folder.join(".agentpack").join("base"), files })
     }
 
     /// The content of a file the overlay was made from; none if the module did not have it.
-    fn content(&self, system: &dyn System, name: &str, theirs: Option<&[u8]>) -> Outcome<Option<Vec<u8>>> {
+    fn content(
+        &self,
+        system: &dyn FileSystem,
+        name: &str,
+        theirs: Option<&[u8]>,
+    ) -> PackResult<Option<Vec<u8>>> {
         let Some(file) = self.files.iter().find(|file| file.path == name) else { return Ok(None) };
-        let fits = |bytes: &[u8]| countersign_core::digest::Digest::plain(bytes).hex() == file.sha256;
+        let fits = |bytes: &[u8]| countersign_policy::digest::Digest::plain(bytes).hex() == file.sha256;
         let path = self.folder.join(name);
         let kept = system::read_if_there(system, &path, TEXT_LIMIT).map_err(io("read", &path))?;
         if let Some(kept) = kept.filter(|kept| fits(kept)) {
@@ -286,13 +280,13 @@ impl Baseline {
     }
 }
 
-fn unsupported(name: &str) -> Stop {
+fn unsupported(name: &str) -> PackError {
     let message = format!("the version of `{name}` that the overlay was made from can't be found any more");
-    Stop::refused(Code::OverlayBaselineUnsupported, message)
+    PackError::refused(Code::OverlayBaselineUnsupported, message)
 }
 
 /// Writes what the overlay is made from: digests, and the contents themselves.
-fn write_baseline(system: &dyn System, folder: &Path, root: &Path, version: &str) -> Outcome<()> {
+fn write_baseline(system: &dyn FileSystem, folder: &Path, root: &Path, version: &str) -> PackResult<()> {
     let files = lockfile::file_manifest(system, root)?;
     for file in tree::files(system, root)? {
         if file.stamp.bytes > TEXT_LIMIT {
@@ -311,10 +305,10 @@ fn write_baseline(system: &dyn System, folder: &Path, root: &Path, version: &str
     write_meta(system, folder, "baseline.json", &meta)
 }
 
-fn write_meta(system: &dyn System, folder: &Path, name: &str, value: &Value) -> Outcome<()> {
+fn write_meta(system: &dyn FileSystem, folder: &Path, name: &str, value: &Value) -> PackResult<()> {
     write_text(system, &folder.join(".agentpack").join(name), format!("{value:#}\n").as_bytes())
 }
 
-fn write_text(system: &dyn System, path: &Path, bytes: &[u8]) -> Outcome<()> {
+fn write_text(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> PackResult<()> {
     system::write_whole(system, path, bytes).map_err(io("write", path))
 }

@@ -1,24 +1,24 @@
-//! `policy audit` and `policy lock`: where everything comes from, and the policy pack pinned. The audit asks no network.
+//! `policy audit` and `policy lock`: reports where modules come from and pins the policy pack. The audit uses no network.
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
-use super::{CONFIG, LockedPack, ORG_LOCKFILE, Org, OrgLock, org_lockfile, read_lock};
-use crate::git::Git;
+use super::{CONFIG, LockedPack, ORG_LOCKFILE, OrgLock, OrgPolicy, org_lockfile, read_lock};
+use crate::error::{PackError, PackResult, shown};
+use crate::git::GitRepo;
 use crate::lockfile::{Lockfile, lock_module};
-use crate::manifest::{Module, ModuleType, Source};
-use crate::place::{LOCKFILE, Place};
-use crate::reply::Reply;
+use crate::manifest::{Module, ModuleSource, ModuleType};
+use crate::place::{LOCKFILE, PackEnvironment};
+use crate::reply::PackCommandReply;
 use crate::sources;
-use crate::stop::{Outcome, Stop, shown};
-use crate::system::{self, System};
+use crate::system::{self, FileSystem};
 
 /// The answer of `policy audit`.
-pub fn audit(place: &Place) -> Outcome<Reply> {
+pub fn audit(place: &PackEnvironment) -> PackResult<PackCommandReply> {
     let path = place.repo.join(LOCKFILE);
     let lock = sources::lockfile(place)?.ok_or_else(|| {
         let message = format!("there is no `{LOCKFILE}` in `{}`", shown(&place.repo));
-        Stop::from(Refusal::new(Code::LockfileMissing, message))
+        PackError::from(Refusal::new(Code::LockfileMissing, message))
     })?;
     let modules: Vec<Value> = lock
         .modules
@@ -32,8 +32,10 @@ pub fn audit(place: &Place) -> Outcome<Reply> {
             })
         })
         .collect();
-    let mut reply =
-        Reply::default().with_path("root", &place.repo).with_path("lockfile", &path).with("modules", modules);
+    let mut reply = PackCommandReply::default()
+        .with_path("root", &place.repo)
+        .with_path("lockfile", &path)
+        .with("modules", modules);
     let mut warnings = Vec::new();
     match read_lock(place) {
         Ok(Some(org)) => {
@@ -54,8 +56,8 @@ pub fn audit(place: &Place) -> Outcome<Reply> {
 }
 
 /// What differs from the commit before, where git can tell.
-fn since_last(place: &Place, now: &Lockfile) -> Option<Value> {
-    let (ok, text, _) = Git::own(place).try_run(&["show", &format!("HEAD^:./{LOCKFILE}")]).ok()?;
+fn since_last(place: &PackEnvironment, now: &Lockfile) -> Option<Value> {
+    let (ok, text, _) = GitRepo::own(place).try_run(&["show", &format!("HEAD^:./{LOCKFILE}")]).ok()?;
     let before = Lockfile::parse(text.as_bytes(), &place.repo.join(LOCKFILE)).ok().filter(|_| ok)?;
     let mut summary = Map::new();
     let ids = |of: &Lockfile, than: &Lockfile| -> Vec<Value> {
@@ -79,11 +81,11 @@ fn since_last(place: &Place, now: &Lockfile) -> Option<Value> {
 }
 
 /// Pins the policy pack and answers as `policy lock` does. The same pack gives the same bytes.
-pub fn lock(place: &Place, system: &dyn System) -> Outcome<Reply> {
-    let org = Org::require(place)?;
+pub fn lock(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<PackCommandReply> {
+    let org = OrgPolicy::require(place)?;
     let invalid = |why: String| Refusal::new(Code::PolicyConfigInvalid, format!("`{CONFIG}`: {why}"));
     let pack = org.policy_pack.as_ref().ok_or_else(|| invalid("it names no `policy_pack`".to_owned()))?;
-    let source = Source::parse(&pack.source)
+    let source = ModuleSource::parse(&pack.source)
         .map_err(|stop| invalid(stop.to_string()).with("source", pack.source.as_str()))?;
     if let Some(git) = source.git.as_ref().filter(|git| !org.allows(&git.url)) {
         let refusal = invalid("the policy pack comes from a remote that is not allowed".to_owned());
@@ -111,11 +113,11 @@ pub fn lock(place: &Place, system: &dyn System) -> Outcome<Reply> {
         },
     };
     let text = serde_json::to_string_pretty(&lock)
-        .map_err(|error| Stop::broken(format!("write `{ORG_LOCKFILE}`"), error))?;
+        .map_err(|error| PackError::broken(format!("write `{ORG_LOCKFILE}`"), error))?;
     let path = org_lockfile(place);
     system::write_whole(system, &path, format!("{text}\n").as_bytes())
-        .map_err(|error| Stop::io("write", &path, &error))?;
-    Ok(Reply::default()
+        .map_err(|error| PackError::io("write", &path, &error))?;
+    Ok(PackCommandReply::default()
         .with_path("lockfile_path", &path)
         .with("resolved_version", pinned.resolved_version)
         .with("sha256", pinned.sha256)

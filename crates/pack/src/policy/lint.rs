@@ -1,25 +1,24 @@
-//! `policy lint`: what in the config repo breaks the rules. Reads files of the repo and nothing else, so that it can run anywhere.
+//! `policy lint`: reports what in the config repo breaks the organisation's rules. Reads files of the repo and nothing else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
-use super::{CONFIG, MUTATING, ORG_LOCKFILE, Org, read_lock};
-use crate::manifest::{Manifest, ModuleType, Source};
-use crate::place::{LOCKFILE, MANIFEST, Place};
+use super::{CONFIG, MUTATING, ORG_LOCKFILE, OrgPolicy, read_lock};
+use crate::error::PackResult;
+use crate::manifest::{Manifest, ModuleSource, ModuleType};
+use crate::place::{LOCKFILE, MANIFEST, PackEnvironment};
 use crate::render::{TEXT_LIMIT, front_matter};
-use crate::reply::{Reply, put_path};
+use crate::reply::{PackCommandReply, put_path};
 use crate::sources;
-use crate::stop::Outcome;
-use crate::system::{self, Real};
+use crate::system::{self, RealFileSystem};
 use crate::tree;
 
-/// What was found.
-struct Findings(Vec<Value>);
+struct LintFindings(Vec<Value>);
 
-impl Findings {
+impl LintFindings {
     fn add(&mut self, rule: &str, path: &str, message: impl Into<String>, details: Value) {
         let mut issue = Map::new();
         issue.insert("rule".into(), rule.into());
@@ -42,9 +41,9 @@ impl Findings {
 }
 
 /// The answer of `policy lint`; refused where something breaks a rule.
-pub fn lint(place: &Place) -> Outcome<Reply> {
-    let org = Org::load(place)?;
-    let mut found = Findings(Vec::new());
+pub fn lint(place: &PackEnvironment) -> PackResult<PackCommandReply> {
+    let org = OrgPolicy::load(place)?;
+    let mut found = LintFindings(Vec::new());
     let manifest = if place.repo.join(MANIFEST).exists() || org.is_some() {
         Some(Manifest::load(place)?.0)
     } else {
@@ -60,7 +59,7 @@ pub fn lint(place: &Place) -> Outcome<Reply> {
     put_path(&mut data, "root", &place.repo);
     data.insert("summary".into(), found.summary());
     if found.0.is_empty() {
-        return Ok(Reply::new(data).with("issues", Value::Array(found.0)));
+        return Ok(PackCommandReply::new(data).with("issues", Value::Array(found.0)));
     }
     let message = match found.0.as_slice() {
         [only] => only.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -71,8 +70,8 @@ pub fn lint(place: &Place) -> Outcome<Reply> {
 }
 
 /// Skills and commands in the repo, whether or not a module names them.
-fn assets(place: &Place, manifest: Option<&Manifest>, found: &mut Findings) {
-    let files = match tree::files(&Real, &place.repo) {
+fn assets(place: &PackEnvironment, manifest: Option<&Manifest>, found: &mut LintFindings) {
+    let files = match tree::files(&RealFileSystem, &place.repo) {
         Ok(files) => files,
         Err(stop) => return found.add("unsafe_path", ".", stop.to_string(), Value::Null),
     };
@@ -95,7 +94,7 @@ fn assets(place: &Place, manifest: Option<&Manifest>, found: &mut Findings) {
             continue;
         }
         let rule = if is_skill { "skill_frontmatter" } else { "claude_command_allowed_tools" };
-        match system::read(&Real, &file.path, TEXT_LIMIT).map(String::from_utf8) {
+        match system::read(&RealFileSystem, &file.path, TEXT_LIMIT).map(String::from_utf8) {
             Ok(Ok(text)) if is_skill => skill(&file.name, &text, found),
             Ok(Ok(text)) => command(&file.name, &text, found),
             Ok(Err(_)) => found.add(rule, &file.name, "it is not UTF-8 text", Value::Null),
@@ -104,7 +103,7 @@ fn assets(place: &Place, manifest: Option<&Manifest>, found: &mut Findings) {
     }
 }
 
-fn skill(path: &str, text: &str, found: &mut Findings) {
+fn skill(path: &str, text: &str, found: &mut LintFindings) {
     let head = front_matter(text);
     let said = |name: &str| {
         let value = head.as_ref().and_then(|head| head.get(name)).and_then(Value::as_str);
@@ -117,7 +116,7 @@ fn skill(path: &str, text: &str, found: &mut Findings) {
     }
 }
 
-fn command(path: &str, text: &str, found: &mut Findings) {
+fn command(path: &str, text: &str, found: &mut LintFindings) {
     let head = front_matter(text).unwrap_or_default();
     let tools = head.get("allowed-tools").map(ToString::to_string).unwrap_or_default();
     let runs = text.contains("!bash") || text.contains("!`") || tools.contains("Bash");
@@ -153,7 +152,7 @@ fn unguarded(line: &str) -> Option<&'static str> {
     (!guarded).then_some(changing)
 }
 
-fn distribution(org: &Org, manifest: &Manifest, found: &mut Findings) {
+fn distribution(org: &OrgPolicy, manifest: &Manifest, found: &mut LintFindings) {
     for target in &org.distribution_policy.required_targets {
         if !manifest.targets.contains_key(target) {
             let message = format!("target `{target}` is required and not configured in `{MANIFEST}`");
@@ -171,7 +170,7 @@ fn distribution(org: &Org, manifest: &Manifest, found: &mut Findings) {
     }
 }
 
-fn supply_chain(org: &Org, manifest: &Manifest, place: &Place, found: &mut Findings) {
+fn supply_chain(org: &OrgPolicy, manifest: &Manifest, place: &PackEnvironment, found: &mut LintFindings) {
     let allowed = &org.supply_chain_policy.allowed_git_remotes;
     let from_git =
         || manifest.modules.iter().filter_map(|module| Some((module, module.source.git.as_ref()?)));
@@ -180,8 +179,8 @@ fn supply_chain(org: &Org, manifest: &Manifest, place: &Place, found: &mut Findi
         let details = json!({"module_id": module.id, "remote": git.url, "allowed_git_remotes": allowed});
         found.add("supply_chain_policy", MANIFEST, message, details);
     }
-    if let Some(Ok(Source { git: Some(git), .. })) =
-        org.policy_pack.as_ref().map(|pack| Source::parse(&pack.source))
+    if let Some(Ok(ModuleSource { git: Some(git), .. })) =
+        org.policy_pack.as_ref().map(|pack| ModuleSource::parse(&pack.source))
         && !org.allows(&git.url)
     {
         let message = "the policy pack comes from a remote that is not allowed";
@@ -223,9 +222,9 @@ fn supply_chain(org: &Org, manifest: &Manifest, place: &Place, found: &mut Findi
 }
 
 /// The pack of rules must be pinned to what the configuration names, and, where it is here, to the bytes that are here.
-fn pinned(org: &Org, place: &Place, found: &mut Findings) -> Outcome<()> {
+fn pinned(org: &OrgPolicy, place: &PackEnvironment, found: &mut LintFindings) -> PackResult<()> {
     let Some(pack) = &org.policy_pack else { return Ok(()) };
-    let source = match Source::parse(&pack.source) {
+    let source = match ModuleSource::parse(&pack.source) {
         Ok(source) => source,
         Err(stop) => {
             found.add("policy_pack_lock", CONFIG, stop.to_string(), json!({"source": pack.source}));
@@ -244,7 +243,7 @@ fn pinned(org: &Org, place: &Place, found: &mut Findings) -> Outcome<()> {
         Ok(Some(lock)) => {
             if let Some(local) = &source.local_path {
                 let root = crate::manifest::inside_repo(place, &local.path, "the policy pack")?;
-                let files = crate::lockfile::file_manifest(&Real, Path::new(&root));
+                let files = crate::lockfile::file_manifest(&RealFileSystem, Path::new(&root));
                 if files.map_or(true, |files| files != lock.policy_pack.file_manifest) {
                     say("the policy pack is not what was pinned: `policy lock` pins it anew");
                 }

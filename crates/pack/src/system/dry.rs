@@ -1,5 +1,4 @@
-//! A dry run: reads what is there, keeps in memory what would be written, and reads that back as if it were. The same
-//! code runs over it as over the real one; nothing on disk changes.
+//! The file system of a dry run: reads the disk, keeps writes in memory and reads them back. Changes nothing on disk.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,74 +6,76 @@ use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Access, Body, Found, Kind, Real, Stamp, System};
+use super::{EntryKind, FileAccess, FileStamp, FileSystem, PathStatus, RealFileSystem, WriteSource};
 
 /// The file system as it would be.
 #[derive(Debug, Default)]
 pub struct DryRun {
-    shadows: Mutex<BTreeMap<PathBuf, Shadow>>,
+    shadows: Mutex<BTreeMap<PathBuf, ShadowEntry>>,
 }
 
-/// What would be at a path.
 #[derive(Clone, Debug)]
-enum Shadow {
+enum ShadowEntry {
     Gone,
     Folder,
-    Bytes(Vec<u8>, Access),
+    Bytes(Vec<u8>, FileAccess),
     /// The content of a real file, which is not copied for this.
-    Same(PathBuf, Access),
+    Same(PathBuf, FileAccess),
 }
 
 impl DryRun {
-    fn shadows(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Shadow>> {
+    fn shadows(&self) -> MutexGuard<'_, BTreeMap<PathBuf, ShadowEntry>> {
         self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shadow(&self, path: &Path) -> Option<Shadow> {
+    fn shadow(&self, path: &Path) -> Option<ShadowEntry> {
         self.shadows().get(path).cloned()
     }
 
-    fn set(&self, path: &Path, shadow: Shadow) {
+    fn set(&self, path: &Path, shadow: ShadowEntry) {
         self.shadows().insert(path.to_path_buf(), shadow);
     }
 
-    fn take(&self, from: &Path) -> io::Result<Shadow> {
+    fn take(&self, from: &Path) -> io::Result<ShadowEntry> {
         let moved = match self.shadow(from) {
-            Some(Shadow::Gone) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+            Some(ShadowEntry::Gone) => return Err(io::Error::from(io::ErrorKind::NotFound)),
             Some(shadow) => shadow,
-            None => match Real.look(from)? {
-                Found::File(stamp) => Shadow::Same(from.to_path_buf(), stamp.access),
-                Found::Missing => return Err(io::Error::from(io::ErrorKind::NotFound)),
-                Found::Folder | Found::Link | Found::Other => {
+            None => match RealFileSystem.path_status(from)? {
+                PathStatus::File(stamp) => ShadowEntry::Same(from.to_path_buf(), stamp.access),
+                PathStatus::Missing => return Err(io::Error::from(io::ErrorKind::NotFound)),
+                PathStatus::Folder | PathStatus::Link | PathStatus::Other => {
                     return Err(io::Error::from(io::ErrorKind::Unsupported));
                 }
             },
         };
-        self.set(from, Shadow::Gone);
+        self.set(from, ShadowEntry::Gone);
         Ok(moved)
     }
 }
 
-impl System for DryRun {
-    fn look(&self, path: &Path) -> io::Result<Found> {
-        let made =
-            |bytes: u64, access| Found::File(Stamp { bytes, modified: 0, changed: 0, inode: 0, access });
+impl FileSystem for DryRun {
+    fn path_status(&self, path: &Path) -> io::Result<PathStatus> {
+        let made = |bytes: u64, access| {
+            PathStatus::File(FileStamp { bytes, modified: 0, changed: 0, inode: 0, access })
+        };
         match self.shadow(path) {
-            None => Real.look(path),
-            Some(Shadow::Gone) => Ok(Found::Missing),
-            Some(Shadow::Folder) => Ok(Found::Folder),
-            Some(Shadow::Bytes(bytes, access)) => {
+            None => RealFileSystem.path_status(path),
+            Some(ShadowEntry::Gone) => Ok(PathStatus::Missing),
+            Some(ShadowEntry::Folder) => Ok(PathStatus::Folder),
+            Some(ShadowEntry::Bytes(bytes, access)) => {
                 Ok(made(u64::try_from(bytes.len()).unwrap_or(u64::MAX), access))
             }
-            Some(Shadow::Same(from, access)) => Ok(match Real.look(&from)? {
-                Found::File(stamp) => made(stamp.bytes, access),
-                other @ (Found::Missing | Found::Folder | Found::Link | Found::Other) => other,
+            Some(ShadowEntry::Same(from, access)) => Ok(match RealFileSystem.path_status(&from)? {
+                PathStatus::File(stamp) => made(stamp.bytes, access),
+                other @ (PathStatus::Missing | PathStatus::Folder | PathStatus::Link | PathStatus::Other) => {
+                    other
+                }
             }),
         }
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
-        let mut entries: BTreeMap<OsString, Kind> = match Real.list(folder) {
+    fn list(&self, folder: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
+        let mut entries: BTreeMap<OsString, EntryKind> = match RealFileSystem.list(folder) {
             Ok(entries) => entries.into_iter().collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
@@ -82,9 +83,11 @@ impl System for DryRun {
         for (path, shadow) in self.shadows().iter().filter(|(path, _)| path.parent() == Some(folder)) {
             let Some(name) = path.file_name() else { continue };
             match shadow {
-                Shadow::Gone => entries.remove(name),
-                Shadow::Folder => entries.insert(name.to_owned(), Kind::Folder),
-                Shadow::Bytes(..) | Shadow::Same(..) => entries.insert(name.to_owned(), Kind::File),
+                ShadowEntry::Gone => entries.remove(name),
+                ShadowEntry::Folder => entries.insert(name.to_owned(), EntryKind::Folder),
+                ShadowEntry::Bytes(..) | ShadowEntry::Same(..) => {
+                    entries.insert(name.to_owned(), EntryKind::File)
+                }
             };
         }
         Ok(entries.into_iter().collect())
@@ -92,33 +95,33 @@ impl System for DryRun {
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
         match self.shadow(path) {
-            None => Real.open(path),
-            Some(Shadow::Gone) => Err(io::Error::from(io::ErrorKind::NotFound)),
-            Some(Shadow::Folder) => Err(io::Error::from(io::ErrorKind::IsADirectory)),
-            Some(Shadow::Bytes(bytes, _)) => Ok(Box::new(Cursor::new(bytes))),
-            Some(Shadow::Same(from, _)) => Real.open(&from),
+            None => RealFileSystem.open(path),
+            Some(ShadowEntry::Gone) => Err(io::Error::from(io::ErrorKind::NotFound)),
+            Some(ShadowEntry::Folder) => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+            Some(ShadowEntry::Bytes(bytes, _)) => Ok(Box::new(Cursor::new(bytes))),
+            Some(ShadowEntry::Same(from, _)) => RealFileSystem.open(&from),
         }
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        if self.look(path)? == Found::Missing {
-            self.set(path, Shadow::Folder);
+        if self.path_status(path)? == PathStatus::Missing {
+            self.set(path, ShadowEntry::Folder);
         }
         Ok(())
     }
 
-    fn write_new(&self, path: &Path, body: Body<'_>, access: Access) -> io::Result<()> {
-        if self.look(path)? != Found::Missing {
+    fn write_new(&self, path: &Path, body: WriteSource<'_>, access: FileAccess) -> io::Result<()> {
+        if self.path_status(path)? != PathStatus::Missing {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
         let shadow = match body {
-            Body::Bytes(bytes) => Shadow::Bytes(bytes.to_vec(), access),
-            Body::CopyOf(from) => match self.shadow(from) {
-                Some(Shadow::Bytes(bytes, _)) => Shadow::Bytes(bytes, access),
-                Some(Shadow::Same(real, _)) => Shadow::Same(real, access),
-                Some(Shadow::Gone) => return Err(io::Error::from(io::ErrorKind::NotFound)),
-                Some(Shadow::Folder) => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
-                None => Shadow::Same(from.to_path_buf(), access),
+            WriteSource::Bytes(bytes) => ShadowEntry::Bytes(bytes.to_vec(), access),
+            WriteSource::CopyOf(from) => match self.shadow(from) {
+                Some(ShadowEntry::Bytes(bytes, _)) => ShadowEntry::Bytes(bytes, access),
+                Some(ShadowEntry::Same(real, _)) => ShadowEntry::Same(real, access),
+                Some(ShadowEntry::Gone) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+                Some(ShadowEntry::Folder) => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+                None => ShadowEntry::Same(from.to_path_buf(), access),
             },
         };
         self.set(path, shadow);
@@ -126,7 +129,7 @@ impl System for DryRun {
     }
 
     fn share(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.write_new(to, Body::CopyOf(from), Access::Plain)
+        self.write_new(to, WriteSource::CopyOf(from), FileAccess::Plain)
     }
 
     fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -136,7 +139,7 @@ impl System for DryRun {
     }
 
     fn place(&self, from: &Path, to: &Path) -> io::Result<()> {
-        if self.look(to)? != Found::Missing {
+        if self.path_status(to)? != PathStatus::Missing {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
         self.replace(from, to)
@@ -150,7 +153,7 @@ impl System for DryRun {
         if !self.list(path)?.is_empty() {
             return Err(io::Error::from(io::ErrorKind::DirectoryNotEmpty));
         }
-        self.set(path, Shadow::Gone);
+        self.set(path, ShadowEntry::Gone);
         Ok(())
     }
 

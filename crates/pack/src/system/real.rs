@@ -1,40 +1,39 @@
-//! The file system as it is. Every file is on disk before its name is, and every name before we say so.
+//! The real file system. Syncs every file before its name appears, and every name before the step counts as done.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::path::Path;
 
-use super::{Access, Body, Found, Kind, Stamp, System};
+use super::{EntryKind, FileAccess, FileStamp, FileSystem, PathStatus, WriteSource};
 
-/// The file system as it is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Real;
+pub struct RealFileSystem;
 
-impl System for Real {
-    fn look(&self, path: &Path) -> io::Result<Found> {
+impl FileSystem for RealFileSystem {
+    fn path_status(&self, path: &Path) -> io::Result<PathStatus> {
         match fs::symlink_metadata(path) {
-            Ok(found) if found.is_file() => Ok(Found::File(stamp(&found))),
-            Ok(found) if found.is_dir() => Ok(Found::Folder),
-            Ok(found) if found.is_symlink() => Ok(Found::Link),
-            Ok(_) => Ok(Found::Other),
+            Ok(found) if found.is_file() => Ok(PathStatus::File(stamp(&found))),
+            Ok(found) if found.is_dir() => Ok(PathStatus::Folder),
+            Ok(found) if found.is_symlink() => Ok(PathStatus::Link),
+            Ok(_) => Ok(PathStatus::Other),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(Found::Missing)
+                Ok(PathStatus::Missing)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
+    fn list(&self, folder: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
         fs::read_dir(folder)?
             .map(|entry| {
                 let entry = entry?;
                 let kind = entry.file_type()?;
                 let kind = match (kind.is_file(), kind.is_dir(), kind.is_symlink()) {
-                    (true, _, _) => Kind::File,
-                    (_, true, _) => Kind::Folder,
-                    (_, _, true) => Kind::Link,
-                    (false, false, false) => Kind::Other,
+                    (true, _, _) => EntryKind::File,
+                    (_, true, _) => EntryKind::Folder,
+                    (_, _, true) => EntryKind::Link,
+                    (false, false, false) => EntryKind::Other,
                 };
                 Ok((entry.file_name(), kind))
             })
@@ -52,14 +51,16 @@ impl System for Real {
         }
     }
 
-    fn write_new(&self, path: &Path, body: Body<'_>, access: Access) -> io::Result<()> {
-        let mut file = create(path, access)?;
+    fn write_new(&self, path: &Path, body: WriteSource<'_>, access: FileAccess) -> io::Result<()> {
+        let mut file = create(path)?;
         match body {
-            Body::Bytes(bytes) => file.write_all(bytes)?,
-            Body::CopyOf(from) => {
+            WriteSource::Bytes(bytes) => file.write_all(bytes)?,
+            WriteSource::CopyOf(from) => {
                 io::copy(&mut File::open(from)?, &mut file)?;
             }
         }
+        // The mode comes last: what is half written, or put back afterwards, was open to nobody else.
+        give_access(&file, path, access)?;
         file.sync_all()
     }
 
@@ -69,7 +70,7 @@ impl System for Real {
             Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
                 Err(error)
             }
-            Err(_) => self.write_new(to, Body::CopyOf(from), Access::Plain),
+            Err(_) => self.write_new(to, WriteSource::CopyOf(from), FileAccess::Plain),
         }
     }
 
@@ -101,18 +102,46 @@ impl System for Real {
 }
 
 #[cfg(unix)]
-fn create(path: &Path, access: Access) -> io::Result<File> {
+fn create(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(unix)]
+fn give_access(file: &File, path: &Path, access: FileAccess) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
     let mode = match access {
-        Access::Plain => 0o644,
-        Access::Executable => 0o755,
+        FileAccess::Plain => 0o644,
+        FileAccess::Executable => 0o755,
     };
-    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+    file.set_permissions(fs::Permissions::from_mode(mode & !umask(path)?))
+}
+
+/// What the process keeps from new files. Only a new file tells, without changing it for other threads: an empty one, once.
+#[cfg(unix)]
+fn umask(near: &Path) -> io::Result<u32> {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    static MASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    if let Some(mask) = MASK.get() {
+        return Ok(*mask);
+    }
+    let mut name = near.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.mask", std::process::id()));
+    let probe = near.with_file_name(name);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o777).open(&probe)?;
+    let mode = made.metadata().map(|meta| meta.permissions().mode() & 0o777);
+    fs::remove_file(&probe)?;
+    Ok(*MASK.get_or_init(|| 0o777 & !mode.unwrap_or(0o700)))
 }
 
 #[cfg(not(unix))]
-fn create(path: &Path, _: Access) -> io::Result<File> {
+fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+#[cfg(not(unix))]
+fn give_access(_: &File, _: &Path, _: FileAccess) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -127,29 +156,52 @@ fn sync_folder(_: &Path) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn stamp(found: &fs::Metadata) -> Stamp {
+fn stamp(found: &fs::Metadata) -> FileStamp {
     use std::os::unix::fs::MetadataExt as _;
     let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-    Stamp {
+    FileStamp {
         bytes: found.len(),
         modified: nanos(found.mtime(), found.mtime_nsec()),
         changed: nanos(found.ctime(), found.ctime_nsec()),
         inode: found.ino(),
-        access: if found.mode() & 0o111 == 0 { Access::Plain } else { Access::Executable },
+        access: if found.mode() & 0o111 == 0 { FileAccess::Plain } else { FileAccess::Executable },
     }
 }
 
 #[cfg(not(unix))]
-fn stamp(found: &fs::Metadata) -> Stamp {
+fn stamp(found: &fs::Metadata) -> FileStamp {
     let since = |time: io::Result<std::time::SystemTime>| {
         let time = time.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
         time.and_then(|time| i64::try_from(time.as_nanos()).ok()).unwrap_or_default()
     };
-    Stamp {
+    FileStamp {
         bytes: found.len(),
         modified: since(found.modified()),
         changed: since(found.created()),
         inode: 0,
-        access: Access::Plain,
+        access: FileAccess::Plain,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_takes_its_mode_only_when_it_is_written() {
+        let room = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (plain, tool) = (room.path().join("a"), room.path().join("b"));
+        // Half written, as a reader in between finds it.
+        drop(create(&plain).unwrap());
+        assert_eq!(mode(&plain), 0o600);
+        fs::remove_file(&plain).unwrap();
+        let mask = umask(&plain).unwrap();
+        RealFileSystem.write_new(&plain, WriteSource::Bytes(b"x"), FileAccess::Plain).unwrap();
+        RealFileSystem.write_new(&tool, WriteSource::Bytes(b"x"), FileAccess::Executable).unwrap();
+        assert_eq!((mode(&plain), mode(&tool)), (0o644 & !mask, 0o755 & !mask));
+        assert_eq!(fs::read_dir(room.path()).unwrap().count(), 2, "nothing is left beside them");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::{Extras, Layout, Request};
+use super::{ExtraFiles, LayoutRequest, TargetLayout};
+use crate::error::PackResult;
 use crate::manifest::{ModuleType, Target};
-use crate::stop::Outcome;
 
-pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
-    let mut layout = Layout::default();
+pub(super) fn layout(request: &LayoutRequest<'_>) -> PackResult<TargetLayout> {
+    let mut layout = TargetLayout::default();
     let scope = request.config.scope;
     if scope.user() {
         below(&mut layout, request, &request.place.home, "write_user_commands", "write_user_skills");
@@ -18,14 +18,14 @@ pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
     Ok(layout)
 }
 
-fn below(layout: &mut Layout, request: &Request<'_>, base: &Path, commands: &str, skills: &str) {
+fn below(layout: &mut TargetLayout, request: &LayoutRequest<'_>, base: &Path, commands: &str, skills: &str) {
     let folder = base.join(".claude");
     if request.config.switch(commands, true) {
-        let root = layout.root(Target::ClaudeCode, folder.join("commands"), base, Extras::Reported);
+        let root = layout.root(Target::ClaudeCode, folder.join("commands"), base, ExtraFiles::Reported);
         layout.singles(root, request, ModuleType::Command, str::to_owned);
     }
     if request.config.switch(skills, false) {
-        let root = layout.root(Target::ClaudeCode, folder.join("skills"), base, Extras::Reported);
+        let root = layout.root(Target::ClaudeCode, folder.join("skills"), base, ExtraFiles::Reported);
         layout.skills(root, request);
     }
 }

@@ -2,36 +2,37 @@
 
 use std::path::PathBuf;
 
-use super::{Extras, Layout, Request};
+use super::{ExtraFiles, LayoutRequest, TargetLayout};
+use crate::error::PackResult;
 use crate::manifest::{ModuleType, Target};
-use crate::stop::Outcome;
 
-pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
-    let mut layout = Layout::default();
+pub(super) fn layout(request: &LayoutRequest<'_>) -> PackResult<TargetLayout> {
+    let mut layout = TargetLayout::default();
     let (config, codex) = (request.config, Target::Codex);
     if config.scope.user() {
         let (home, base) = home(request);
         if config.switch("write_agents_global", true) {
-            let root = layout.root(codex, home.clone(), &base, Extras::Ignored);
+            let root = layout.root(codex, home.clone(), &base, ExtraFiles::Ignored);
             layout.instructions(root, request, "AGENTS.md")?;
         }
         if config.switch("write_user_skills", true) {
-            let root = layout.root(codex, home.join("skills"), &base, Extras::Reported);
+            let root = layout.root(codex, home.join("skills"), &base, ExtraFiles::Reported);
             layout.skills(root, request);
         }
         if config.switch("write_user_prompts", true) {
-            let root = layout.root(codex, home.join("prompts"), &base, Extras::Reported);
+            let root = layout.root(codex, home.join("prompts"), &base, ExtraFiles::Reported);
             layout.singles(root, request, ModuleType::Prompt, str::to_owned);
         }
     }
     if config.scope.project() {
         if config.switch("write_agents_repo_root", true) {
-            let root = layout.root(codex, request.project.to_path_buf(), request.project, Extras::Ignored);
+            let root =
+                layout.root(codex, request.project.to_path_buf(), request.project, ExtraFiles::Ignored);
             layout.instructions(root, request, "AGENTS.md")?;
         }
         if config.switch("write_repo_skills", true) {
             let folder = request.project.join(".codex").join("skills");
-            let root = layout.root(codex, folder, request.project, Extras::Reported);
+            let root = layout.root(codex, folder, request.project, ExtraFiles::Reported);
             layout.skills(root, request);
         }
     }
@@ -39,7 +40,7 @@ pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
 }
 
 /// Codex's home and what is trusted above it: the option wins over the variable, both over the usual place.
-fn home(request: &Request<'_>) -> (PathBuf, PathBuf) {
+fn home(request: &LayoutRequest<'_>) -> (PathBuf, PathBuf) {
     let place = request.place;
     let named = request
         .config

@@ -1,14 +1,18 @@
 //! JetBrains' Junie: all instructions in one file of guidelines, in the project.
 
-use super::{Extras, Layout, Request};
+use super::{ExtraFiles, LayoutRequest, TargetLayout};
+use crate::error::PackResult;
 use crate::manifest::Target;
-use crate::stop::Outcome;
 
-pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
-    let mut layout = Layout::default();
+pub(super) fn layout(request: &LayoutRequest<'_>) -> PackResult<TargetLayout> {
+    let mut layout = TargetLayout::default();
     if request.config.switch("write_guidelines", true) {
-        let root =
-            layout.root(Target::Jetbrains, request.project.join(".junie"), request.project, Extras::Reported);
+        let root = layout.root(
+            Target::Jetbrains,
+            request.project.join(".junie"),
+            request.project,
+            ExtraFiles::Reported,
+        );
         layout.instructions(root, request, "guidelines.md")?;
     }
     Ok(layout)

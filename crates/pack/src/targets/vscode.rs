@@ -1,18 +1,18 @@
 //! VS Code with Copilot: instructions and prompt files below `.github`, in the project.
 
-use super::{Extras, Layout, Request};
+use super::{ExtraFiles, LayoutRequest, TargetLayout};
+use crate::error::PackResult;
 use crate::manifest::{ModuleType, Target};
-use crate::stop::Outcome;
 
-pub(super) fn layout(request: &Request<'_>) -> Outcome<Layout> {
-    let mut layout = Layout::default();
+pub(super) fn layout(request: &LayoutRequest<'_>) -> PackResult<TargetLayout> {
+    let mut layout = TargetLayout::default();
     let folder = request.project.join(".github");
     if request.config.switch("write_instructions", true) {
-        let root = layout.root(Target::Vscode, folder.clone(), request.project, Extras::Ignored);
+        let root = layout.root(Target::Vscode, folder.clone(), request.project, ExtraFiles::Ignored);
         layout.instructions(root, request, "copilot-instructions.md")?;
     }
     if request.config.switch("write_prompts", true) {
-        let root = layout.root(Target::Vscode, folder.join("prompts"), request.project, Extras::Reported);
+        let root = layout.root(Target::Vscode, folder.join("prompts"), request.project, ExtraFiles::Reported);
         layout.singles(root, request, ModuleType::Prompt, prompt_name);
     }
     Ok(layout)

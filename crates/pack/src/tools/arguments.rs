@@ -1,23 +1,22 @@
-//! What a tool is called with: checked against its published schema, then resolved, so that nothing is left to a default.
+//! Tool arguments: checked against the published schema, then resolved, so that nothing is left to a default.
 
 use std::path::PathBuf;
 
-use countersign_core::call::Arguments;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::call::Arguments;
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
 use super::schema;
-use crate::desired::Selection;
-use crate::place::{Place, machine_id};
-use crate::stop::{Outcome, Stop};
+use crate::desired_state::ProfileSelection;
+use crate::error::{PackError, PackResult};
+use crate::place::{PackEnvironment, machine_id};
 
 /// Arguments that fit their tool's schema, resolved.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct ToolArguments {
     /// Where everything is, with the repo and machine that were named.
-    pub place: Place,
-    /// The profile and target.
-    pub selection: Selection,
+    pub place: PackEnvironment,
+    pub selection: ProfileSelection,
     members: Map<String, Value>,
 }
 
@@ -26,9 +25,8 @@ const OWN_REFUSAL: [&str; 2] = ["yes", "confirm_token"];
 /// Fields of `deploy_apply` that its preview, `deploy`, is called with as well.
 const OF_APPLY: [&str; 3] = ["adopt", "yes", "confirm_token"];
 
-impl Given {
-    /// Checks and resolves.
-    pub fn read(tool: &str, members: &Map<String, Value>, place: &Place) -> Outcome<Self> {
+impl ToolArguments {
+    pub fn read(tool: &str, members: &Map<String, Value>, place: &PackEnvironment) -> PackResult<Self> {
         check(tool, members)?;
         let text = |name: &str| members.get(name).and_then(Value::as_str);
         let mut place = place.clone();
@@ -39,14 +37,13 @@ impl Given {
         if let Some(machine) = text("machine") {
             place.machine = machine_id(machine);
         }
-        let selection = Selection {
+        let selection = ProfileSelection {
             profile: text("profile").unwrap_or("default").to_owned(),
             target: text("target").unwrap_or("all").to_owned(),
         };
         Ok(Self { place, selection, members: members.clone() })
     }
 
-    /// A text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.members.get(name).and_then(Value::as_str)
     }
@@ -56,31 +53,28 @@ impl Given {
         self.members.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// Whether something was given at all.
     pub fn has(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }
 
-    /// A list of texts.
     pub fn list(&self, name: &str) -> Vec<&str> {
         let items = self.members.get(name).and_then(Value::as_array).into_iter().flatten();
         items.filter_map(Value::as_str).collect()
     }
 
-    /// What a plan is bound to: the resolved parameters, the same whether they were given or left out.
-    pub fn bound(&self) -> Outcome<Arguments> {
+    /// The resolved parameters, the same whether they were given or left out, and the project they are about.
+    pub fn bound(&self) -> PackResult<Arguments> {
+        Ok(self.resolved()?.with("project", absolute(&self.place.project_root()).into()))
+    }
+
+    /// The resolved parameters, as the published schemas have them.
+    pub fn resolved(&self) -> PackResult<Arguments> {
         arguments(&json!({
             "repo": absolute(&self.place.repo),
             "profile": self.selection.profile,
             "target": self.selection.target,
             "machine": self.place.machine,
-            "project": absolute(&self.place.project_root()),
         }))
-    }
-
-    /// The arguments as they came, for the ledger.
-    pub fn as_given(&self) -> Outcome<Arguments> {
-        arguments(&Value::Object(self.members.clone()))
     }
 }
 
@@ -88,20 +82,19 @@ fn absolute(path: &std::path::Path) -> String {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf()).to_string_lossy().into_owned()
 }
 
-/// Arguments from a value of ours.
-pub(super) fn arguments(value: &Value) -> Outcome<Arguments> {
+fn arguments(value: &Value) -> PackResult<Arguments> {
     Arguments::parse(value.to_string().as_bytes()).map_err(|error| {
         Refusal::new(Code::ArgumentsInvalid, error.to_string()).because("arguments_not_strict").into()
     })
 }
 
-fn invalid(field: &str, why: impl std::fmt::Display) -> Stop {
+fn invalid(field: &str, why: impl std::fmt::Display) -> PackError {
     let refusal = Refusal::new(Code::ArgumentsInvalid, format!("`{field}` {why}")).because("schema_mismatch");
     refusal.with("field", field).into()
 }
 
 /// The part of JSON Schema our schemas use: type, enum, items, required, no other members.
-fn check(tool: &str, members: &Map<String, Value>) -> Outcome<()> {
+fn check(tool: &str, members: &Map<String, Value>) -> PackResult<()> {
     let schema = schema(tool);
     let empty = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
@@ -125,7 +118,7 @@ fn check(tool: &str, members: &Map<String, Value>) -> Outcome<()> {
     Ok(())
 }
 
-fn check_value(name: &str, property: &Value, value: &Value) -> Outcome<()> {
+fn check_value(name: &str, property: &Value, value: &Value) -> PackResult<()> {
     // `yes` must be true where it counts; anything else has its own refusal there.
     let kind = property.get("type").and_then(Value::as_str).unwrap_or("boolean");
     let fits = match kind {
@@ -141,7 +134,7 @@ fn check_value(name: &str, property: &Value, value: &Value) -> Outcome<()> {
         && !allowed.contains(value)
     {
         let words: Vec<&str> = allowed.iter().filter_map(Value::as_str).collect();
-        let message = format!("must be {}", countersign_core::words::choices(&words));
+        let message = format!("must be {}", countersign_policy::words::choices(&words));
         // The original's own code for a target it does not know.
         return Err(match name {
             "target" => Refusal::new(Code::TargetUnsupported, format!("`target` {message}"))

@@ -1,9 +1,8 @@
 //! The behaviours people of the original tool rely on: which file goes where, what manifests, snapshots and lockfiles look like, how a
 //! plan decides, what `status`, `doctor` and `explain` answer. Repositories, manifests and snapshots of the original as they are.
 
-use countersign_core::digest::Digest;
-use countersign_pack::place::{Place, fs_key};
-use countersign_pack::tools::Tools;
+use countersign_pack::place::{PackEnvironment, fs_key};
+use countersign_policy::digest::Digest;
 use serde_json::{Value, json};
 
 use crate::world::{MANIFEST, World, call, code};
@@ -12,10 +11,6 @@ fn paths(world: &World, plan: &Value) -> Vec<String> {
     let room = world.path("").to_str().unwrap().to_owned();
     let changes = plan["data"]["changes"].as_array().unwrap().iter();
     changes.map(|change| change["path"].as_str().unwrap().replace(&room, "")).collect()
-}
-
-async fn at(world: &World, place: Place) -> Tools {
-    Tools::new(world.line_with(countersign_pack::line::TOKEN_LIFE).await, place)
 }
 
 #[tokio::test]
@@ -68,12 +63,12 @@ async fn every_target_has_its_files_where_its_host_looks() {
 async fn the_option_wins_over_the_variable_for_codex() {
     let world = World::new();
     let home = world.path("elsewhere");
-    let place = Place { codex_home: Some(home.clone()), ..world.place() };
-    let plan = call(&at(&world, place.clone()).await, "plan", json!({"target": "codex"})).await;
+    let place = PackEnvironment { codex_home: Some(home.clone()), ..world.place() };
+    let plan = call(&world.server_at(place.clone()).await, "plan", json!({"target": "codex"})).await;
     assert!(paths(&world, &plan).contains(&"elsewhere/AGENTS.md".to_owned()), "{plan:#}");
     let option = "codex: { mode: files, scope: both, options: { codex_home: '~/own' } }";
     world.write("repo/agentpack.yaml", &MANIFEST.replace("codex: { mode: files, scope: both }", option));
-    let plan = call(&at(&world, place).await, "plan", json!({"target": "codex"})).await;
+    let plan = call(&world.server_at(place).await, "plan", json!({"target": "codex"})).await;
     assert!(paths(&world, &plan).contains(&"home/own/AGENTS.md".to_owned()), "{plan:#}");
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{World, call, code};
+use crate::world::{World, call, code, result};
 
 const TOOLS: [&str; 11] = [
     "plan",
@@ -60,7 +60,9 @@ async fn plan_tool_returns_an_agentpack_envelope() {
         assert_eq!(envelope["command"], command);
         assert!(envelope["version"].is_string());
     }
-    assert!(tools.call("nonsense", &serde_json::Map::new()).await.is_none());
+    let unknown = result(&tools, "nonsense", json!({})).await;
+    assert_eq!(unknown["content"][0]["text"], "unknown tool: nonsense", "{unknown:#}");
+    assert_eq!(unknown["isError"], true);
     let plan = call(&tools, "plan", json!({})).await;
     assert_eq!(plan["data"]["summary"], json!({"create": 11, "update": 0, "delete": 0}), "{plan:#}");
 }

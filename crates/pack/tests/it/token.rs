@@ -1,10 +1,10 @@
-//! The token: once, whoever races for it, across restarts, and not after its time. And what the ledger says of it all.
+//! The token: valid once in any race, across restarts, and not after its expiry. And the ledger's rows about it.
 
 use std::time::Duration;
 
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_pack::tools::Tools;
-use countersign_store::Filter;
+use countersign_pack::server::TOKEN_LIFE;
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_store::LedgerFilter;
 use serde_json::json;
 
 use crate::world::{World, call, code};
@@ -56,7 +56,7 @@ async fn a_token_outlives_the_process_that_gave_it() {
 #[tokio::test]
 async fn a_token_past_its_time_is_expired() {
     let world = World::new();
-    let tools = Tools::new(world.line_with(Duration::ZERO).await, world.place());
+    let tools = world.server_with(Duration::ZERO).await;
     let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();
     let late = call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
     assert_eq!(code(&late), "E_CONFIRM_TOKEN_EXPIRED");
@@ -67,15 +67,14 @@ async fn a_token_past_its_time_is_expired() {
 #[tokio::test]
 async fn every_change_and_every_refusal_is_in_the_ledger() {
     let world = World::new();
-    let line = world.line_with(countersign_pack::line::TOKEN_LIFE).await;
-    let tools = Tools::new(line.clone(), world.place());
+    let tools = world.server_with(TOKEN_LIFE).await;
     call(&tools, "deploy_apply", json!({})).await;
     let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();
     call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
     call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
     call(&tools, "rollback", json!({"to": "1", "yes": true})).await;
-    line.store().flush().await.unwrap();
-    let mut rows = line.store().activity(Filter::default()).await.unwrap().rows;
+    tools.store().flush().await.unwrap();
+    let mut rows = tools.store().activity(LedgerFilter::default()).await.unwrap().rows;
     rows.retain(|row| row.kind == RowKind::Call);
     rows.reverse();
     let told: Vec<(String, RowStatus, Option<String>)> = rows
@@ -121,17 +120,16 @@ async fn looking_again_and_again_is_no_offence_and_only_the_oldest_tokens_go() {
 #[tokio::test]
 async fn what_was_changed_has_a_row_of_the_kind_pack_and_what_was_not_has_none() {
     let world = World::new();
-    let line = world.line_with(countersign_pack::line::TOKEN_LIFE).await;
-    let tools = Tools::new(line.clone(), world.place());
+    let tools = world.server_with(TOKEN_LIFE).await;
     let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();
     let applied = call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
     let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();
     call(&tools, "deploy_apply", json!({"yes": true, "confirm_token": token})).await;
     call(&tools, "evolve_restore", json!({"yes": true})).await;
     call(&tools, "rollback", json!({"to": "initial", "yes": true})).await;
-    line.store().flush().await.unwrap();
-    let filter = Filter { kind: Some(RowKind::Pack), ..Filter::default() };
-    let mut rows = line.store().activity(filter).await.unwrap().rows;
+    tools.store().flush().await.unwrap();
+    let filter = LedgerFilter { kind: Some(RowKind::Pack), ..LedgerFilter::default() };
+    let mut rows = tools.store().activity(filter).await.unwrap().rows;
     rows.reverse();
     let told: Vec<String> = rows.iter().map(|row| row.tool.as_ref().unwrap().to_string()).collect();
     assert_eq!(told, ["deploy_apply", "rollback"]);

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use countersign_core::record::Source;
-use countersign_core::role::Role;
-use countersign_pack::line::{Line, TOKEN_LIFE};
-use countersign_pack::place::Place;
-use countersign_pack::tools::Tools;
+use countersign_gateway::standalone::StandaloneGateway;
+use countersign_pack::place::PackEnvironment;
+use countersign_pack::server::{self, TOKEN_LIFE};
+use countersign_policy::role::Role;
 use countersign_store::{ConnectOptions, Store, StoreUrl};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) struct World {
@@ -59,8 +58,8 @@ impl World {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn place(&self) -> PackEnvironment {
+        PackEnvironment {
             home: self.path("home"),
             pack_home: self.path("pack"),
             repo: self.path("repo"),
@@ -78,29 +77,41 @@ impl World {
         Store::connect(&url, ConnectOptions::default()).await.unwrap()
     }
 
-    pub(crate) async fn line_with(&self, life: Duration) -> Line {
-        Line::new(self.store().await, Role::Agent, "pack", Source::Mcp, life).unwrap()
+    /// A server as `pack mcp serve` opens one, whose tokens live this long.
+    pub(crate) async fn server_with(&self, life: Duration) -> StandaloneGateway {
+        server::open(self.store().await, self.place(), Role::Agent, "pack", life).await.unwrap()
+    }
+
+    /// A server of another place.
+    pub(crate) async fn server_at(&self, place: PackEnvironment) -> StandaloneGateway {
+        server::open(self.store().await, place, Role::Agent, "pack", TOKEN_LIFE).await.unwrap()
     }
 
     /// Deploys everything, others' files included.
-    pub(crate) async fn deployed(&self) -> (Tools, String) {
+    pub(crate) async fn deployed(&self) -> (StandaloneGateway, String) {
         let tools = self.tools().await;
-        let token = call(&tools, "deploy", serde_json::json!({})).await["data"]["confirm_token"].clone();
-        let arguments = serde_json::json!({"yes": true, "confirm_token": token, "adopt": true});
+        let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();
+        let arguments = json!({"yes": true, "confirm_token": token, "adopt": true});
         let applied = call(&tools, "deploy_apply", arguments).await;
         let snapshot = applied["data"]["snapshot_id"].as_str().unwrap_or_default().to_owned();
         (tools, snapshot)
     }
 
-    pub(crate) async fn tools(&self) -> Tools {
-        Tools::new(self.line_with(TOKEN_LIFE).await, self.place())
+    pub(crate) async fn tools(&self) -> StandaloneGateway {
+        self.server_with(TOKEN_LIFE).await
     }
 }
 
+/// The result of a call, as clients get it.
+pub(crate) async fn result(tools: &StandaloneGateway, tool: &str, arguments: Value) -> Value {
+    let params = json!({"name": tool, "arguments": arguments});
+    let result = tools.request("tools/call", &params).await.unwrap();
+    serde_json::from_str(result.get()).unwrap()
+}
+
 /// Calls a tool; the envelope as programs read it.
-pub(crate) async fn call(tools: &Tools, tool: &str, arguments: Value) -> Value {
-    let arguments: Map<String, Value> = arguments.as_object().unwrap().clone();
-    let value = tools.call(tool, &arguments).await.unwrap().to_value();
+pub(crate) async fn call(tools: &StandaloneGateway, tool: &str, arguments: Value) -> Value {
+    let value = result(tools, tool, arguments).await["structuredContent"].take();
     assert_eq!(value["ok"].as_bool().unwrap(), value["errors"].as_array().unwrap().is_empty(), "{value:#}");
     value
 }

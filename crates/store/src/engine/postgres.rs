@@ -1,52 +1,50 @@
-//! PostgreSQL: a connection that is driven by the thread that uses it. Knows sessions, advisory locks and SQLSTATEs;
-//! no table by name. Locks are named after schema and purpose, so that stores in one database stay apart.
+//! PostgreSQL: a connection that is driven by the thread that uses it. Knows sessions, advisory locks and SQLSTATEs; names no table.
+//! Locks are named after schema and purpose, so that several stores can share a database.
 
 pub(crate) mod address;
-mod ear;
+mod change_listener;
 mod tls;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
 use tokio_postgres::{Client, Config, Row, Statement};
 
-use super::{Cell, Dialect, Engine, Found, Home, News};
-use crate::fault::{FaultKind, Hurt, StoreFault};
-use address::Address;
-use tls::Tls;
+use super::{Cell, ConnectionFactory, DatabaseConnection, FoundRow, ReplicaMessage, SqlDialect};
+use crate::fault::{FailureScope, FaultKind, StoreFault};
+use address::PostgresAddress;
+use tls::PostgresTls;
 
-/// One connection.
-pub(crate) struct Postgres {
-    // The client goes before the runtime that drives it.
+pub(crate) struct PostgresConnection {
+    // Fields drop in order: the client before the runtime that drives it.
     client: Client,
     statements: HashMap<String, Statement>,
     schema: String,
     own: String,
     patience: Duration,
-    /// Whether this transaction waits for nobody.
-    hurried: bool,
+    /// Whether this transaction has short lock waits.
+    has_short_waits: bool,
     runtime: Runtime,
 }
 
-/// Where the server is.
 pub(crate) struct PostgresHome {
     config: Config,
-    tls: Tls,
+    tls: PostgresTls,
     patience: Duration,
 }
 
-/// Statements that differ by filter add up; beyond this they are made anew.
+/// Prepared statements differ by filter and add up; beyond this number they are dropped.
 const KEPT_STATEMENTS: usize = 256;
 
 impl PostgresHome {
     pub(crate) fn new(url: &str, patience: Duration) -> Result<Self, StoreFault> {
-        let address = Address::read(url).map_err(StoreFault::invalid)?;
-        let tls = Tls::new(&address)?;
+        let address = PostgresAddress::read(url).map_err(StoreFault::invalid)?;
+        let tls = PostgresTls::new(&address)?;
         let mut config = address.config;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
@@ -57,27 +55,27 @@ impl PostgresHome {
         Ok(Self { config, tls, patience })
     }
 
-    fn connect(&self) -> Result<Postgres, StoreFault> {
+    fn connect(&self) -> Result<PostgresConnection, StoreFault> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| StoreFault::unavailable(format!("no runtime: {error}")))?;
         let client = runtime.block_on(async {
             let (client, connection) = self.config.connect(self.tls.clone()).await?;
-            // It runs whenever this thread waits for an answer; its end shows as a closed client.
+            // It runs whenever this thread waits for an answer. Its end shows as a closed client.
             tokio::spawn(async move {
                 let _ = connection.await;
             });
             Ok::<_, tokio_postgres::Error>(client)
         });
         let client = client.map_err(|error| from_postgres(&error))?;
-        let mut made = Postgres {
+        let mut made = PostgresConnection {
             client,
             statements: HashMap::new(),
             schema: String::new(),
             own: String::new(),
             patience: self.patience,
-            hurried: false,
+            has_short_waits: false,
             runtime,
         };
         let millis = self.patience.as_millis();
@@ -94,26 +92,31 @@ impl PostgresHome {
     }
 }
 
-impl Home for PostgresHome {
-    fn writer(&self, instance: &str) -> Result<Box<dyn Engine>, StoreFault> {
+impl ConnectionFactory for PostgresHome {
+    fn writer(&self, instance: &str) -> Result<Box<dyn DatabaseConnection>, StoreFault> {
         let mut made = self.connect()?;
         let key = made.lock_key("instance", instance);
-        // Shared, so that a connection made again does not wait for the end of the one it replaces.
+        // Shared, so that a new connection does not wait for the end of the one it replaces.
         made.script(&format!("SELECT pg_advisory_lock_shared({key})"))?;
         instance.clone_into(&mut made.own);
         Ok(Box::new(made))
     }
-    fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault> {
+    fn reader(&self) -> Result<Option<Box<dyn DatabaseConnection>>, StoreFault> {
         let mut made = self.connect()?;
         made.script("SET default_transaction_read_only = on")?;
         Ok(Some(Box::new(made)))
     }
-    fn listen(&self, instance: &str, heard: &mut dyn FnMut(News<'_>), end: oneshot::Receiver<()>) {
-        ear::listen(&self.config, &self.tls, instance, heard, end);
+    fn listen(
+        &self,
+        instance: &str,
+        receive: &mut dyn FnMut(ReplicaMessage<'_>),
+        end: oneshot::Receiver<()>,
+    ) {
+        change_listener::listen(&self.config, &self.tls, instance, receive, end);
     }
 }
 
-impl Postgres {
+impl PostgresConnection {
     fn lock_key(&self, purpose: &str, name: &str) -> i64 {
         lock_key(&self.schema, purpose, name)
     }
@@ -138,7 +141,7 @@ fn lock_key(schema: &str, purpose: &str, name: &str) -> i64 {
     i64::from_be_bytes(first)
 }
 
-/// The channel on which stores of one schema tell each other.
+/// The notification channel of the stores of one schema.
 fn channel(schema: &str) -> String {
     format!("countersign_{:016x}", lock_key(schema, "channel", "").cast_unsigned())
 }
@@ -166,7 +169,7 @@ impl ToSql for Cell {
     to_sql_checked!();
 }
 
-fn read_row(row: &Row) -> Result<Found, StoreFault> {
+fn read_row(row: &Row) -> Result<FoundRow, StoreFault> {
     let cells = row.columns().iter().enumerate().map(|(index, column)| {
         let bad = |error: tokio_postgres::Error| StoreFault::corrupt(error.to_string());
         match *column.type_() {
@@ -179,12 +182,12 @@ fn read_row(row: &Row) -> Result<Found, StoreFault> {
             _ => Ok(Cell::Foreign),
         }
     });
-    Ok(Found::new(cells.collect::<Result<_, StoreFault>>()?))
+    Ok(FoundRow::new(cells.collect::<Result<_, StoreFault>>()?))
 }
 
-impl Engine for Postgres {
-    fn dialect(&self) -> Dialect {
-        Dialect::Postgres
+impl DatabaseConnection for PostgresConnection {
+    fn dialect(&self) -> SqlDialect {
+        SqlDialect::Postgres
     }
     fn begin(&mut self, writer: &str) -> Result<(), StoreFault> {
         let key = self.lock_key("writer", writer);
@@ -194,30 +197,30 @@ impl Engine for Postgres {
         self.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     }
     fn commit(&mut self) -> Result<(), StoreFault> {
-        if !std::mem::take(&mut self.hurried) {
+        if !std::mem::take(&mut self.has_short_waits) {
             return self.script("COMMIT");
         }
-        // News goes out one commit after the other: that is waited for, whoever is before us waits for nobody.
+        // Commits with notifications are serialised by the server: wait for that lock as usual. Its holder waits for no lock of ours.
         self.script(&format!("SET LOCAL lock_timeout = {}; COMMIT", self.patience.as_millis()))
     }
     fn rollback(&mut self) {
-        self.hurried = false;
+        self.has_short_waits = false;
         if !self.client.is_closed() {
-            // If even this fails, the next statement does too, and the connection is made again.
+            // If this fails too, so does the next statement, and the connection is made again.
             let _ = self.script("ROLLBACK");
         }
     }
-    fn mark(&mut self) -> Result<(), StoreFault> {
+    fn savepoint(&mut self) -> Result<(), StoreFault> {
         self.script("SAVEPOINT part")
     }
-    fn unmark(&mut self) -> Result<(), StoreFault> {
+    fn release_savepoint(&mut self) -> Result<(), StoreFault> {
         self.script("RELEASE part")
     }
-    fn back_to_mark(&mut self) -> Result<(), StoreFault> {
+    fn rollback_to_savepoint(&mut self) -> Result<(), StoreFault> {
         self.script("ROLLBACK TO part; RELEASE part")
     }
 
-    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault> {
+    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<FoundRow>, StoreFault> {
         let statement = self.prepare(sql)?;
         let rows = self
             .runtime
@@ -235,7 +238,7 @@ impl Engine for Postgres {
     fn execute_all(&mut self, sql: &str, rows: &[Vec<Cell>]) -> Result<(), StoreFault> {
         let statement = self.prepare(sql)?;
         let client = &self.client;
-        // All are sent before the first answer is waited for: one round trip, however many rows.
+        // Pipelined: one round trip, however many rows.
         self.runtime.block_on(async {
             let sent: Vec<_> = rows
                 .iter()
@@ -252,7 +255,7 @@ impl Engine for Postgres {
         self.runtime.block_on(self.client.batch_execute(sql)).map_err(|error| from_postgres(&error))
     }
 
-    fn lives(&mut self, instance: &str) -> Result<bool, StoreFault> {
+    fn is_alive(&mut self, instance: &str) -> Result<bool, StoreFault> {
         if instance == self.own {
             return Ok(true);
         }
@@ -262,26 +265,27 @@ impl Engine for Postgres {
         Ok(free != Some(1))
     }
 
-    fn hurry(&mut self) -> Result<(), StoreFault> {
-        // Far below the second after which the server looks for deadlocks and ends one side.
-        self.hurried = true;
+    fn shorten_lock_waits(&mut self) -> Result<(), StoreFault> {
+        // Far below the second after which the server looks for deadlocks and aborts one side.
+        self.has_short_waits = true;
         self.script("SET LOCAL lock_timeout = 10")
     }
 
-    fn tell(&mut self, news: &str) -> Result<(), StoreFault> {
-        let values = [Cell::Text(channel(&self.schema)), Cell::Text(news.to_owned())];
-        // It goes out with the commit, and only then; a part that is undone takes its news along.
+    fn notify(&mut self, message: &str) -> Result<(), StoreFault> {
+        let values = [Cell::Text(channel(&self.schema)), Cell::Text(message.to_owned())];
+        // Sent with the commit only; a rollback to a savepoint discards it.
         self.execute("SELECT pg_notify($1, $2)", &values).map(drop)
     }
 }
 
-type Sent<'a> = std::pin::Pin<Box<dyn Future<Output = Result<u64, tokio_postgres::Error>> + 'a>>;
+type PendingStatement<'a> = std::pin::Pin<Box<dyn Future<Output = Result<u64, tokio_postgres::Error>> + 'a>>;
 
-/// Waits for all; each is polled once before any is waited for, which is what sends it.
+/// Waits for all statements. Polling a statement sends it, so each is polled once before any is waited for.
 async fn pipeline<'a>(
     sent: Vec<std::pin::Pin<Box<impl Future<Output = Result<u64, tokio_postgres::Error>> + 'a>>>,
 ) -> Result<(), StoreFault> {
-    let mut open: Vec<Sent<'a>> = sent.into_iter().map(|one| one as Sent<'a>).collect();
+    let mut open: Vec<PendingStatement<'a>> =
+        sent.into_iter().map(|one| one as PendingStatement<'a>).collect();
     let mut first_fault = None;
     std::future::poll_fn(|context| {
         open.retain_mut(|one| match one.as_mut().poll(context) {
@@ -307,28 +311,28 @@ fn from_postgres(error: &tokio_postgres::Error) -> StoreFault {
             None => error.to_string(),
         },
     };
-    // The driver tells a failed handshake apart only in words.
+    // The driver reports a failed handshake only in its message.
     if inside.contains("TLS handshake") {
-        return StoreFault::new(FaultKind::Untrusted, Hurt::Connection, inside);
+        return StoreFault::new(FaultKind::Untrusted, FailureScope::Connection, inside);
     }
     let Some(state) = error.code() else { return StoreFault::unavailable(inside) };
-    let (kind, hurt) = match *state {
+    let (kind, scope) = match *state {
         SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
-            (FaultKind::Unavailable, Hurt::Conflict)
+            (FaultKind::Unavailable, FailureScope::Conflict)
         }
-        SqlState::LOCK_NOT_AVAILABLE => (FaultKind::Unavailable, Hurt::Busy),
-        SqlState::QUERY_CANCELED => (FaultKind::Unavailable, Hurt::Transaction),
-        SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => (FaultKind::Full, Hurt::Transaction),
-        SqlState::READ_ONLY_SQL_TRANSACTION => (FaultKind::ReadOnly, Hurt::Connection),
+        SqlState::LOCK_NOT_AVAILABLE => (FaultKind::Unavailable, FailureScope::Busy),
+        SqlState::QUERY_CANCELED => (FaultKind::Unavailable, FailureScope::Transaction),
+        SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => (FaultKind::Full, FailureScope::Transaction),
+        SqlState::READ_ONLY_SQL_TRANSACTION => (FaultKind::ReadOnly, FailureScope::Connection),
         SqlState::CHARACTER_NOT_IN_REPERTOIRE | SqlState::UNTRANSLATABLE_CHARACTER => {
-            (FaultKind::Invalid, Hurt::Statement)
+            (FaultKind::Invalid, FailureScope::Statement)
         }
         _ => match state.code().get(..2) {
-            Some("23") => (FaultKind::Corrupt, Hurt::Statement),
-            Some("22" | "54") => (FaultKind::Invalid, Hurt::Statement),
-            Some("XX") => (FaultKind::Corrupt, Hurt::Connection),
-            _ => (FaultKind::Unavailable, Hurt::Connection),
+            Some("23") => (FaultKind::Corrupt, FailureScope::Statement),
+            Some("22" | "54") => (FaultKind::Invalid, FailureScope::Statement),
+            Some("XX") => (FaultKind::Corrupt, FailureScope::Connection),
+            _ => (FaultKind::Unavailable, FailureScope::Connection),
         },
     };
-    StoreFault::new(kind, hurt, inside)
+    StoreFault::new(kind, scope, inside)
 }

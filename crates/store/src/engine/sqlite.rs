@@ -1,4 +1,4 @@
-//! SQLite: one file, WAL, every commit synced. Knows locks, files and error codes; no table by name.
+//! SQLite: one file, WAL, every commit synced. Knows locks, files and error codes; names no table.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -7,21 +7,19 @@ use std::time::Duration;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ToSql, ffi};
 
-use super::{Cell, Dialect, Engine, Found, Home};
-use crate::fault::{FaultKind, Hurt, StoreFault};
+use super::{Cell, ConnectionFactory, DatabaseConnection, FoundRow, SqlDialect};
+use crate::fault::{FailureScope, FaultKind, StoreFault};
 
-/// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum ConnectionAccess {
     Write,
     Read,
 }
 
-/// One connection to one file.
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteConnection {
     connection: Connection,
     home: Option<PathBuf>,
-    /// Which file was opened under that name: rows for a file that was moved or removed would be lost.
+    /// The identity of the opened file: rows written to a file that was moved or removed would be lost.
     file: Option<FileId>,
     own: String,
 }
@@ -41,17 +39,17 @@ fn file_id(path: &Path) -> Option<FileId> {
     path.exists().then_some((0, 0))
 }
 
-/// Where the file is, and the lock that tells others that this process lives.
+/// Where the file is, and the lock that shows other processes that this one is alive.
 pub(crate) struct SqliteHome {
     path: Option<PathBuf>,
     max_bytes: Option<u64>,
     patience: Duration,
     alive: Option<(PathBuf, File)>,
-    access: Access,
+    access: ConnectionAccess,
 }
 
 impl SqliteHome {
-    /// Makes sure the file is there, for nobody else's eyes, and says that `instance` lives.
+    /// Creates the file if needed, readable by its owner alone, and marks `instance` as alive.
     pub(crate) fn file(
         path: &Path,
         instance: &str,
@@ -59,41 +57,60 @@ impl SqliteHome {
         patience: Duration,
     ) -> Result<Self, StoreFault> {
         make_private(path).map_err(|error| from_io(&error, "the file can't be made"))?;
-        sweep(path);
+        remove_stale_locks(path);
         let live = live_path(path, instance);
-        let lock = File::create(&live).map_err(|error| from_io(&error, "the live file can't be made"))?;
+        let lock = private().create(true).truncate(true).open(&live);
+        let lock = lock.map_err(|error| from_io(&error, "the live file can't be made"))?;
         lock.lock().map_err(|error| from_io(&error, "the live file can't be locked"))?;
         let alive = Some((live, lock));
-        Ok(Self { path: Some(path.to_path_buf()), max_bytes, patience, alive, access: Access::Write })
+        Ok(Self {
+            path: Some(path.to_path_buf()),
+            max_bytes,
+            patience,
+            alive,
+            access: ConnectionAccess::Write,
+        })
     }
 
-    /// A file that is looked at: nothing is made, and nobody is told that we live.
-    pub(crate) fn looked_at(path: &Path, patience: Duration) -> Self {
-        Self { path: Some(path.to_path_buf()), max_bytes: None, patience, alive: None, access: Access::Read }
+    /// A file that is only read: creates nothing.
+    pub(crate) fn read_only(path: &Path, patience: Duration) -> Self {
+        Self {
+            path: Some(path.to_path_buf()),
+            max_bytes: None,
+            patience,
+            alive: None,
+            access: ConnectionAccess::Read,
+        }
     }
 
     /// A store that is gone with the process.
     pub(crate) fn memory() -> Self {
-        Self { path: None, max_bytes: None, patience: Duration::ZERO, alive: None, access: Access::Write }
+        Self {
+            path: None,
+            max_bytes: None,
+            patience: Duration::ZERO,
+            alive: None,
+            access: ConnectionAccess::Write,
+        }
     }
 }
 
 impl Drop for SqliteHome {
     fn drop(&mut self) {
         if let Some((path, _)) = &self.alive {
-            // A file that stays is found unlocked by the next start, which removes it.
+            // If this fails, the next start finds the file unlocked and removes it.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-impl Home for SqliteHome {
-    fn writer(&self, instance: &str) -> Result<Box<dyn Engine>, StoreFault> {
+impl ConnectionFactory for SqliteHome {
+    fn writer(&self, instance: &str) -> Result<Box<dyn DatabaseConnection>, StoreFault> {
         let mut connection = match &self.path {
-            Some(path) => open(path, Access::Write)?,
+            Some(path) => open(path, ConnectionAccess::Write)?,
             None => Connection::open_in_memory().map_err(|error| from_sqlite(&error))?,
         };
-        wait_politely(&mut connection, self.patience)?;
+        set_lock_timeout(&mut connection, self.patience)?;
         // FULL syncs the log at every commit; fullfsync makes that true on systems where fsync alone is a hint.
         let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;
              PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
@@ -110,15 +127,15 @@ impl Home for SqliteHome {
         }
         connection.set_prepared_statement_cache_capacity(128);
         let file = self.path.as_deref().and_then(file_id);
-        Ok(Box::new(Sqlite { connection, home: self.path.clone(), file, own: instance.to_owned() }))
+        Ok(Box::new(SqliteConnection { connection, home: self.path.clone(), file, own: instance.to_owned() }))
     }
 
-    fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault> {
+    fn reader(&self) -> Result<Option<Box<dyn DatabaseConnection>>, StoreFault> {
         let Some(path) = &self.path else { return Ok(None) };
-        let mut connection = open(path, Access::Read)?;
-        wait_politely(&mut connection, self.patience)?;
-        if self.access == Access::Read
-            && let Err(error) = touch(&connection)
+        let mut connection = open(path, ConnectionAccess::Read)?;
+        set_lock_timeout(&mut connection, self.patience)?;
+        if self.access == ConnectionAccess::Read
+            && let Err(error) = read_first_page(&connection)
         {
             connection = open_unchanging(path).ok_or_else(|| from_sqlite(&error))?;
         }
@@ -127,26 +144,26 @@ impl Home for SqliteHome {
             .map_err(|error| from_sqlite(&error))?;
         connection.set_prepared_statement_cache_capacity(128);
         let file = file_id(path);
-        Ok(Some(Box::new(Sqlite { connection, home: self.path.clone(), file, own: String::new() })))
+        Ok(Some(Box::new(SqliteConnection { connection, home: self.path.clone(), file, own: String::new() })))
     }
 }
 
-fn open(path: &Path, access: Access) -> Result<Connection, StoreFault> {
+fn open(path: &Path, access: ConnectionAccess) -> Result<Connection, StoreFault> {
     let flags = match access {
-        Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        ConnectionAccess::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        ConnectionAccess::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags).map_err(|error| from_sqlite(&error))
 }
 
-/// The first page, read: only now it shows whether the file can be read at all.
-fn touch(connection: &Connection) -> rusqlite::Result<()> {
+/// Reads the first page: only this shows whether the file can be read at all.
+fn read_first_page(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))
 }
 
-/// A file in a folder where nothing can be made, such as a copy of somebody else's: without the files of a log beside it,
-/// SQLite reads it only where it is told that nobody writes. None where a log lies there, whose rows would be missing.
+/// Opens a file in a folder that can't be written, such as somebody else's copy. Without a write-ahead log beside it, SQLite reads such a
+/// file only if it is told that it does not change. None if there is a log, whose rows would be missing.
 fn open_unchanging(path: &Path) -> Option<Connection> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -157,11 +174,11 @@ fn open_unchanging(path: &Path) -> Option<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags).ok()?;
-    touch(&connection).ok().map(|()| connection)
+    read_first_page(&connection).ok().map(|()| connection)
 }
 
-/// Waits for another process's lock in short steps: SQLite's own back-off grows to 100 ms and lets a waiter starve.
-fn wait_politely(connection: &mut Connection, patience: Duration) -> Result<(), StoreFault> {
+/// Waits for another process's lock in short steps: SQLite's own back-off grows to 100 ms and starves a waiter.
+fn set_lock_timeout(connection: &mut Connection, patience: Duration) -> Result<(), StoreFault> {
     let step = Duration::from_millis(2);
     let steps = i32::try_from(patience.as_micros() / step.as_micros()).unwrap_or(i32::MAX);
     let wait = move |taken: i32| {
@@ -174,12 +191,17 @@ fn wait_politely(connection: &mut Connection, patience: Duration) -> Result<(), 
     connection.busy_handler(Some(wait)).map_err(|error| from_sqlite(&error))
 }
 
-fn make_private(path: &Path) -> std::io::Result<()> {
+/// Opens to write; a new file is readable by its owner alone, whatever the umask.
+fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+    options.write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
+    options
+}
+
+fn make_private(path: &Path) -> std::io::Result<()> {
+    match private().create_new(true).open(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -191,9 +213,8 @@ fn live_path(path: &Path, instance: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes what processes left that did not end by themselves. Young files are left alone: one that was made this moment
-/// is not locked yet.
-fn sweep(path: &Path) {
+/// Removes the lock files of processes that crashed. Young files stay: one that was just created is not locked yet.
+fn remove_stale_locks(path: &Path) {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return;
     };
@@ -223,7 +244,7 @@ impl ToSql for Cell {
     }
 }
 
-/// Which value each parameter takes: `$n` the nth. SQLite numbers parameters as they appear, so the name decides, not the place.
+/// Which value each parameter takes: `$n` the nth. SQLite numbers parameters in order of appearance, so go by name.
 fn places(statement: &Statement<'_>) -> Vec<Option<usize>> {
     let value_of = |place| {
         let number = statement.parameter_name(place)?.strip_prefix('$')?.parse::<usize>().ok()?;
@@ -252,28 +273,28 @@ fn read_cell(value: ValueRef<'_>) -> Cell {
     }
 }
 
-impl Sqlite {
+impl SqliteConnection {
     fn run<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreFault> {
         let began_inside = !self.connection.is_autocommit();
         work(&self.connection).map_err(|error| {
             let mut fault = from_sqlite(&error);
-            // Some failures end the whole transaction behind our back.
+            // SQLite rolls back the whole transaction on some failures.
             if began_inside && self.connection.is_autocommit() {
-                fault.hurt = fault.hurt.max(Hurt::Transaction);
+                fault.scope = fault.scope.max(FailureScope::Transaction);
             }
             fault
         })
     }
 }
 
-impl Engine for Sqlite {
-    fn dialect(&self) -> Dialect {
-        Dialect::Sqlite
+impl DatabaseConnection for SqliteConnection {
+    fn dialect(&self) -> SqlDialect {
+        SqlDialect::Sqlite
     }
     fn begin(&mut self, _: &str) -> Result<(), StoreFault> {
         if self.home.as_deref().and_then(file_id) != self.file {
             let inside = "the store's file was moved, removed or replaced while it was open";
-            return Err(StoreFault::new(FaultKind::Unavailable, Hurt::Transaction, inside));
+            return Err(StoreFault::new(FaultKind::Unavailable, FailureScope::Transaction, inside));
         }
         self.run(|connection| connection.execute_batch("BEGIN IMMEDIATE"))
     }
@@ -285,21 +306,21 @@ impl Engine for Sqlite {
     }
     fn rollback(&mut self) {
         if !self.connection.is_autocommit() {
-            // If even this fails, the connection is dropped by whoever saw the first failure.
+            // If this fails too, the first failure has already condemned the connection.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
     }
-    fn mark(&mut self) -> Result<(), StoreFault> {
+    fn savepoint(&mut self) -> Result<(), StoreFault> {
         self.run(|connection| connection.execute_batch("SAVEPOINT part"))
     }
-    fn unmark(&mut self) -> Result<(), StoreFault> {
+    fn release_savepoint(&mut self) -> Result<(), StoreFault> {
         self.run(|connection| connection.execute_batch("RELEASE part"))
     }
-    fn back_to_mark(&mut self) -> Result<(), StoreFault> {
+    fn rollback_to_savepoint(&mut self) -> Result<(), StoreFault> {
         self.run(|connection| connection.execute_batch("ROLLBACK TO part; RELEASE part"))
     }
 
-    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault> {
+    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<FoundRow>, StoreFault> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
             let places = places(&statement);
@@ -309,7 +330,7 @@ impl Engine for Sqlite {
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let cells = (0..columns).map(|column| row.get_ref(column).map(read_cell));
-                found.push(Found::new(cells.collect::<rusqlite::Result<_>>()?));
+                found.push(FoundRow::new(cells.collect::<rusqlite::Result<_>>()?));
             }
             Ok(found)
         })
@@ -340,7 +361,7 @@ impl Engine for Sqlite {
         self.run(|connection| connection.execute_batch(sql))
     }
 
-    fn lives(&mut self, instance: &str) -> Result<bool, StoreFault> {
+    fn is_alive(&mut self, instance: &str) -> Result<bool, StoreFault> {
         let Some(path) = &self.home else { return Ok(instance == self.own) };
         if instance == self.own {
             return Ok(true);
@@ -349,7 +370,7 @@ impl Engine for Sqlite {
         let Ok(file) = File::open(&live) else { return Ok(false) };
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(true),
-            // Whoever held it is gone; on a file system without locks nobody can be told apart, so nobody is dead.
+            // Its holder is gone. On a file system without locks this can't be told, so every process counts as alive.
             Ok(()) => {
                 let _ = std::fs::remove_file(&live);
                 Ok(false)
@@ -369,21 +390,27 @@ fn from_io(error: &std::io::Error, what: &str) -> StoreFault {
     } else {
         FaultKind::Unavailable
     };
-    StoreFault::new(kind, Hurt::Connection, format!("{what}: {error}"))
+    StoreFault::new(kind, FailureScope::Connection, format!("{what}: {error}"))
 }
 
 fn from_sqlite(error: &rusqlite::Error) -> StoreFault {
     let inside = error.to_string();
     let Some(failure) = error.sqlite_error() else { return StoreFault::invalid(inside) };
-    let (kind, hurt) = match failure.code {
-        ErrorCode::DiskFull => (FaultKind::Full, Hurt::Transaction),
-        ErrorCode::ReadOnly => (FaultKind::ReadOnly, Hurt::Connection),
+    let (kind, scope) = match failure.code {
+        ErrorCode::DiskFull => (FaultKind::Full, FailureScope::Transaction),
+        ErrorCode::ReadOnly => (FaultKind::ReadOnly, FailureScope::Connection),
         ErrorCode::SystemIoFailure => io_failure(failure.extended_code),
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (FaultKind::Unavailable, Hurt::Transaction),
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => (FaultKind::Corrupt, Hurt::Connection),
-        ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch => (FaultKind::Corrupt, Hurt::Statement),
-        ErrorCode::TooBig | ErrorCode::ParameterOutOfRange => (FaultKind::Invalid, Hurt::Statement),
-        ErrorCode::PermissionDenied => (FaultKind::ReadOnly, Hurt::Connection),
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            (FaultKind::Unavailable, FailureScope::Transaction)
+        }
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+            (FaultKind::Corrupt, FailureScope::Connection)
+        }
+        ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch => {
+            (FaultKind::Corrupt, FailureScope::Statement)
+        }
+        ErrorCode::TooBig | ErrorCode::ParameterOutOfRange => (FaultKind::Invalid, FailureScope::Statement),
+        ErrorCode::PermissionDenied => (FaultKind::ReadOnly, FailureScope::Connection),
         ErrorCode::InternalMalfunction
         | ErrorCode::OperationAborted
         | ErrorCode::OperationInterrupted
@@ -395,18 +422,18 @@ fn from_sqlite(error: &rusqlite::Error) -> StoreFault {
         | ErrorCode::ApiMisuse
         | ErrorCode::NoLargeFileSupport
         | ErrorCode::AuthorizationForStatementDenied
-        | ErrorCode::Unknown => (FaultKind::Unavailable, Hurt::Connection),
-        // The list is open: what is unknown is taken as bad as it can be.
-        _ => (FaultKind::Unavailable, Hurt::Connection),
+        | ErrorCode::Unknown => (FaultKind::Unavailable, FailureScope::Connection),
+        // The enum is non-exhaustive: treat an unknown code as the worst.
+        _ => (FaultKind::Unavailable, FailureScope::Connection),
     };
-    StoreFault::new(kind, hurt, inside)
+    StoreFault::new(kind, scope, inside)
 }
 
-fn io_failure(extended: i32) -> (FaultKind, Hurt) {
+fn io_failure(extended: i32) -> (FaultKind, FailureScope) {
     match extended {
-        ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC => (FaultKind::Unavailable, Hurt::Disk),
-        // The shared-memory file could not grow: the same lack of room by another name.
-        ffi::SQLITE_IOERR_SHMSIZE => (FaultKind::Full, Hurt::Connection),
-        _ => (FaultKind::Unavailable, Hurt::Connection),
+        ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC => (FaultKind::Unavailable, FailureScope::Disk),
+        // The shared-memory file could not grow: the disk is full.
+        ffi::SQLITE_IOERR_SHMSIZE => (FaultKind::Full, FailureScope::Connection),
+        _ => (FaultKind::Unavailable, FailureScope::Connection),
     }
 }

@@ -1,25 +1,24 @@
-//! Reading the ledger: filters, pages newest first, single rows. Pages are in the chain's order: by `position`, which never goes
-//! back within a chain, then by writer. A cursor is the last id seen and stays good however many rows are added meanwhile.
+//! Reading the ledger: filters, pages newest first, single rows. Pages are in the chain's order: by `position`, which never decreases
+//! within a chain, then by writer. A cursor is the last id of a page and stays valid while rows are added.
 
 use std::fmt;
 use std::str::FromStr;
 
-use countersign_core::effect::Effect;
-use countersign_core::ids::{LedgerId, PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
-use countersign_core::record::{ActorRole, RowKind, RowStatus};
+use countersign_policy::effect::Effect;
+use countersign_policy::ids::{LedgerId, PlanId, PrincipalId, RequestId, SessionId, ToolName, UpstreamId};
+use countersign_policy::record::{ActorRole, RowKind, RowStatus};
 use jiff::Timestamp;
 
-use super::row::{COLUMNS, Row, decode};
+use super::columns::{self, SELECTED, decode};
+use super::row::LedgerRow;
 use crate::Store;
-use crate::engine::{Cell, Dialect, cells};
+use crate::engine::{Cell, SqlDialect, cells};
 use crate::fault::StoreFault;
-use crate::readers::View;
+use crate::readers::ReadTransaction;
 
-/// Where a page ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(LedgerId);
 
-/// The text is no cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a cursor that a page gave out")]
 pub struct NotACursor;
@@ -39,87 +38,74 @@ impl FromStr for Cursor {
     }
 }
 
-/// Which rows are wanted. Whatever is none does not matter.
+/// Which rows to list. A field without a value does not restrict anything.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// What they are about (`type`).
+pub struct LedgerFilter {
     pub kind: Option<RowKind>,
-    /// How the matter stands.
     pub status: Option<RowStatus>,
-    /// Of which upstream (`server`).
+    /// The upstream.
     pub server: Option<UpstreamId>,
-    /// Of which tool, by its own name.
+    /// The tool, by its own name.
     pub tool: Option<ToolName>,
-    /// What was declared.
     pub intent_type: Option<Effect>,
-    /// In which session.
     pub session_id: Option<SessionId>,
-    /// By whom.
+    pub request_id: Option<RequestId>,
     pub principal: Option<PrincipalId>,
-    /// In which role.
     pub role: Option<ActorRole>,
-    /// About which plan.
     pub plan_id: Option<PlanId>,
-    /// With which code.
     pub code: Option<String>,
-    /// With this text somewhere: tool, upstream, reason, arguments, code, principal, detail; case does not matter.
+    /// A text anywhere in tool, upstream, reason, arguments, code, principal or detail; case does not matter.
     pub q: Option<String>,
-    /// Not before.
     pub start_time: Option<Timestamp>,
-    /// Before.
+    /// The first moment that is not listed any more.
     pub end_time: Option<Timestamp>,
-    /// How many on a page; 50 where none is given, at most 1000.
+    /// The size of a page: 50 by default, at most 1000.
     pub limit: Option<u32>,
-    /// Where the page before ended.
     pub cursor: Option<Cursor>,
-    /// With a text: how many rows one page looks at, so that nobody waits for a text that is nowhere. A page may be short or
-    /// empty then, and its cursor goes on. All rows where none is given.
-    pub look: Option<u32>,
+    /// With `q`: how many rows one page searches, so that a text that is nowhere does not cost a whole scan. Such a page may be
+    /// short or empty, and its cursor continues. All rows by default.
+    pub search_limit: Option<u32>,
 }
 
-/// Some rows, and where to go on.
+/// Some rows, and the cursor of the next page if there is one.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The rows.
-    pub rows: Vec<Row>,
-    /// The cursor of the next page, if there is one.
+    pub rows: Vec<LedgerRow>,
     pub next_cursor: Option<Cursor>,
 }
 
-/// Which end comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum RowOrder {
     Newest,
     Oldest,
 }
 
-impl Order {
+impl RowOrder {
     fn sql(self) -> &'static str {
         match self {
-            Order::Newest => "ORDER BY position DESC, writer DESC",
-            Order::Oldest => "ORDER BY position, writer",
+            RowOrder::Newest => "ORDER BY position DESC, writer DESC",
+            RowOrder::Oldest => "ORDER BY position, writer",
         }
     }
 }
 
-/// How far a position may stand behind its row's time before the row is in the index of stepped clocks, in microseconds.
-const STEPPED: i64 = 3_600_000_000;
+/// A row whose position is further ahead of its time than this, in microseconds, is in the index of stepped clocks.
+const CLOCK_STEP: i64 = 3_600_000_000;
 
 impl Store {
     /// One page of the ledger, newest first.
-    pub async fn activity(&self, filter: Filter) -> Result<Page, StoreFault> {
-        page(self, filter, Order::Newest).await
+    pub async fn activity(&self, filter: LedgerFilter) -> Result<Page, StoreFault> {
+        page(self, filter, RowOrder::Newest).await
     }
 
-    /// One row.
-    pub async fn activity_row(&self, id: &LedgerId) -> Result<Option<Row>, StoreFault> {
+    pub async fn activity_row(&self, id: &LedgerId) -> Result<Option<LedgerRow>, StoreFault> {
         let values = cells![id.as_str()];
-        let sql = format!("SELECT {COLUMNS} FROM ledger WHERE id = $1");
+        let sql = format!("SELECT {} FROM ledger WHERE id = $1", *SELECTED);
         self.read(move |view| view.one(&sql, &values)?.map(decode).transpose()).await
     }
 }
 
-pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<Page, StoreFault> {
+pub(super) async fn page(store: &Store, filter: LedgerFilter, order: RowOrder) -> Result<Page, StoreFault> {
     let limit = filter.limit.unwrap_or(50).clamp(1, 1000);
     let (rows, bound) = store
         .read(move |view| {
@@ -127,9 +113,10 @@ pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<
             let bound = bound(view, &filter, latest, order)?;
             let (conditions, values) = conditions(&filter, bound.as_ref(), latest, order, view.dialect());
             let by = order.sql();
-            // One more than asked for tells whether there is a next page.
-            let sql = format!("SELECT {COLUMNS} FROM ledger {conditions} {by} LIMIT {}", limit + 1);
-            let rows = view.query(&sql, &values)?.into_iter().map(decode).collect::<Result<Vec<Row>, _>>()?;
+            // One row more tells whether there is a next page.
+            let sql = format!("SELECT {} FROM ledger {conditions} {by} LIMIT {}", *SELECTED, limit + 1);
+            let rows =
+                view.query(&sql, &values)?.into_iter().map(decode).collect::<Result<Vec<LedgerRow>, _>>()?;
             Ok((rows, bound))
         })
         .await?;
@@ -138,40 +125,43 @@ pub(super) async fn page(store: &Store, filter: Filter, order: Order) -> Result<
     let mut rows = rows;
     rows.truncate(limit);
     let last = rows.last().filter(|_| more).map(|row| Cursor(row.id.clone()));
-    // A page that is not full may have stopped looking before the end.
+    // A page that is not full may have reached its search limit before the end.
     let next_cursor = last.or_else(|| bound.filter(|_| !more).map(Cursor));
     Ok(Page { rows, next_cursor })
 }
 
-/// The last position at which a row from before `end_time` can stand; none where no end is asked for.
-fn latest_position(view: &mut View<'_>, filter: &Filter) -> Result<Option<i64>, StoreFault> {
+/// The last position that a row from before `end_time` can have; none without an end.
+fn latest_position(view: &mut ReadTransaction<'_>, filter: &LedgerFilter) -> Result<Option<i64>, StoreFault> {
     let Some(until) = filter.end_time else { return Ok(None) };
-    let sql = format!("SELECT MAX(position) FROM ledger WHERE position - time > {STEPPED} AND time < $1");
+    let sql = format!("SELECT MAX(position) FROM ledger WHERE position - time > {CLOCK_STEP} AND time < $1");
     let stepped = view.one(&sql, &cells![until])?.map(|mut found| found.maybe_int()).transpose()?.flatten();
-    Ok(stepped.max(Some(until.as_microsecond().saturating_add(STEPPED))))
+    Ok(stepped.max(Some(until.as_microsecond().saturating_add(CLOCK_STEP))))
 }
 
-/// How far down a page looks for its text; none where it may look at everything, or that is not so much.
+/// The last row that a page searches for its text; none if it may search everything that is left.
 fn bound(
-    view: &mut View<'_>,
-    filter: &Filter,
+    view: &mut ReadTransaction<'_>,
+    filter: &LedgerFilter,
     latest: Option<i64>,
-    order: Order,
+    order: RowOrder,
 ) -> Result<Option<LedgerId>, StoreFault> {
-    let (Some(look), Some(_), Order::Newest) = (filter.look, &filter.q, order) else { return Ok(None) };
-    let span = Filter { cursor: filter.cursor.clone(), end_time: filter.end_time, ..Filter::default() };
+    let (Some(most), Some(_), RowOrder::Newest) = (filter.search_limit, &filter.q, order) else {
+        return Ok(None);
+    };
+    let span =
+        LedgerFilter { cursor: filter.cursor.clone(), end_time: filter.end_time, ..LedgerFilter::default() };
     let (conditions, values) = conditions(&span, None, latest, order, view.dialect());
-    let sql = format!("SELECT id, position FROM ledger {conditions} {} LIMIT 1 OFFSET {look}", order.sql());
+    let sql = format!("SELECT id, position FROM ledger {conditions} {} LIMIT 1 OFFSET {most}", order.sql());
     let Some(mut found) = view.one(&sql, &values)? else { return Ok(None) };
     let (id, position) = (LedgerId::new(found.text()?), found.int()?);
-    // What lies before the wanted time is not looked at anyway.
+    // Rows before `start_time` are not searched anyway.
     Ok(filter.start_time.is_none_or(|from| position > from.as_microsecond()).then_some(id))
 }
 
-/// A comparison of a row's place in the listing with that of the row whose id is given.
-fn compared(with: &str) -> String {
+/// Compares a row's place in the listing with that of the row whose id is given.
+fn place_condition(with: &str) -> String {
     let from = "FROM ledger WHERE id = ?";
-    // The first half is what an index can follow.
+    // The first condition is one that an index can follow.
     let near = with.trim_end_matches('=');
     format!(
         "position {near}= (SELECT position {from}) AND (position, writer) {with} (SELECT position, writer {from})"
@@ -180,36 +170,23 @@ fn compared(with: &str) -> String {
 
 /// `WHERE …` and its values.
 fn conditions(
-    filter: &Filter,
+    filter: &LedgerFilter,
     bound: Option<&LedgerId>,
     latest: Option<i64>,
-    order: Order,
-    dialect: Dialect,
+    order: RowOrder,
+    dialect: SqlDialect,
 ) -> (String, Vec<Cell>) {
-    let mut all = Conditions::default();
+    let mut all = SqlConditions::default();
     if let Some(bound) = bound {
-        all.add(&compared(">="), bound.as_str());
+        all.add(&place_condition(">="), bound.as_str());
     }
-    // What tells rows apart best stands first, and is what the walk follows; SQLite guesses without knowing how rows differ.
-    let equal = [
-        ("plan_id", filter.plan_id.as_ref().map(PlanId::as_str)),
-        ("session", filter.session_id.as_ref().map(SessionId::as_str)),
-        ("code", filter.code.as_deref()),
-        ("tool", filter.tool.as_ref().map(ToolName::as_str)),
-        ("principal", filter.principal.as_ref().map(PrincipalId::as_str)),
-        ("upstream", filter.server.as_ref().map(UpstreamId::as_str)),
-        ("intent_type", filter.intent_type.map(Effect::as_str)),
-        ("status", filter.status.map(RowStatus::as_str)),
-        ("kind", filter.kind.map(RowKind::as_str)),
-        ("role", filter.role.map(ActorRole::as_str)),
-    ];
-    let given = equal.into_iter().filter_map(|(column, value)| Some((column, value?)));
-    for (place, (column, value)) in given.enumerate() {
-        let aside = if place > 0 && dialect == Dialect::Sqlite { "+" } else { "" };
-        all.add(&format!("{aside}{column} = ?"), value);
+    // SQLite guesses which index to follow without knowing how rows differ: the `+` leaves it the first one only.
+    for (place, (condition, value)) in columns::filter_conditions(filter).into_iter().enumerate() {
+        let aside = if place > 0 && dialect == SqlDialect::Sqlite { "+" } else { "" };
+        all.add(&format!("{aside}{condition}"), value);
     }
     if let Some(from) = filter.start_time {
-        // No position stands before its row's time: it bounds the walk, and the time decides.
+        // No position is before its row's time: the position bounds the scan, the time decides.
         all.add("position >= ?", from);
         all.add("time >= ?", from);
     }
@@ -221,36 +198,36 @@ fn conditions(
     }
     if let Some(Cursor(last)) = &filter.cursor {
         let with = match order {
-            Order::Newest => "<",
-            Order::Oldest => ">",
+            RowOrder::Newest => "<",
+            RowOrder::Oldest => ">",
         };
-        all.add(&compared(with), last.as_str());
+        all.add(&place_condition(with), last.as_str());
     }
     if let Some(words) = filter.q.as_deref().filter(|words| !words.is_empty()) {
         let like = match dialect {
-            Dialect::Sqlite => "LIKE",
-            Dialect::Postgres => "ILIKE",
+            SqlDialect::Sqlite => "LIKE",
+            SqlDialect::Postgres => "ILIKE",
         };
-        let columns = ["tool", "upstream", "intent_reason", "arguments", "code", "principal", "detail"];
-        let any: Vec<String> = columns.iter().map(|column| format!("{column} {like} ? ESCAPE '!'")).collect();
+        let any: Vec<String> =
+            columns::searched().map(|column| format!("({column}) {like} ? ESCAPE '!'")).collect();
         all.add(&format!("({})", any.join(" OR ")), like_pattern(words).as_str());
     }
     all.end()
 }
 
-/// The text anywhere, taken as it is: wildcards in it are none.
+/// A pattern for the text anywhere; wildcards in the text are escaped.
 fn like_pattern(words: &str) -> String {
     let escaped = words.replace('\0', "\u{2400}").replace('!', "!!").replace('%', "!%").replace('_', "!_");
     format!("%{escaped}%")
 }
 
 #[derive(Default)]
-struct Conditions {
+struct SqlConditions {
     texts: Vec<String>,
     values: Vec<Cell>,
 }
 
-impl Conditions {
+impl SqlConditions {
     fn add(&mut self, text: &str, value: impl Into<Cell>) {
         self.values.push(value.into());
         self.texts.push(text.replace('?', &format!("${}", self.values.len())));

@@ -1,66 +1,62 @@
-//! Checkpoints: the heads of all chains at one moment, signed. Kept in the store from time to time, and exported as
-//! JSON: whoever holds one can tell later whether anything up to it was changed or cut off.
+//! Checkpoints: the heads of all chains at one moment, signed. Stored from time to time, and exported as JSON: a checkpoint proves later
+//! whether anything up to it was changed or cut off.
 
 use std::fmt;
 use std::str::FromStr;
 
-use countersign_core::canonical;
-use countersign_core::digest::Digest;
-use countersign_core::ids::{LedgerId, WriterId};
+use countersign_policy::canonical;
+use countersign_policy::digest::Digest;
+use countersign_policy::ids::{LedgerId, WriterId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::key::{SigningKey, is_signed};
 use crate::Store;
-use crate::chance;
-use crate::engine::{Engine, cells};
-use crate::fault::{Doing, StoreFault};
+use crate::engine::{DatabaseConnection, cells};
+use crate::fault::{StoreFault, StoreOperation};
+use crate::random;
 
-/// What is signed begins with this, so that the key's signatures stand for nothing else.
+/// Prefix of what is signed, so that a signature can't be taken for another kind of statement.
 const TAG: &str = "countersign/checkpoint/v1\0";
 
-/// The last row of one chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
-    /// Whose chain.
+pub struct ChainHead {
     pub writer: WriterId,
-    /// How many rows it has.
     pub sequence: u64,
-    /// The hash of the last.
     pub hash: Digest,
 }
 
 /// The heads of all chains at one moment, signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Which shape it has.
     pub v: u32,
-    /// The latest recorded moment.
     pub time: Timestamp,
-    /// One per chain.
-    pub heads: Vec<Head>,
+    pub heads: Vec<ChainHead>,
     /// The key that signed it, as hex.
     pub public_key: String,
-    /// The signature, as hex.
     pub signature: String,
 }
 
-/// The text is no checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no checkpoint: {why}")]
 pub struct NotACheckpoint {
     why: String,
 }
 
+impl NotACheckpoint {
+    pub(super) fn because(why: String) -> Self {
+        Self { why }
+    }
+}
+
 impl Checkpoint {
-    fn sign(key: &SigningKey, heads: Vec<Head>, time: Timestamp) -> Self {
+    fn sign(key: &SigningKey, heads: Vec<ChainHead>, time: Timestamp) -> Self {
         let mut made = Self { v: 1, time, heads, public_key: key.public().hex(), signature: String::new() };
         made.signature = key.sign(&made.signed_bytes());
         made
     }
 
-    /// The tag and the canonical JSON of everything but the signature.
     fn signed_bytes(&self) -> Vec<u8> {
         let body: Value = json!({
             "v": self.v,
@@ -75,14 +71,13 @@ impl Checkpoint {
         [TAG.as_bytes(), canonical::to_string(&body).as_bytes()].concat()
     }
 
-    /// Whether its signature is that of its key. Whose key that is, is another question.
+    /// Whether the signature is that of `public_key`. Whether that key is trusted is checked elsewhere.
     pub fn is_signed(&self) -> bool {
         is_signed(&self.public_key, &self.signed_bytes(), &self.signature)
     }
 }
 
 impl fmt::Display for Checkpoint {
-    /// One line of JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
@@ -101,16 +96,16 @@ impl FromStr for Checkpoint {
     }
 }
 
-/// Signs the heads and keeps them, inside the transaction that makes them.
+/// Signs the heads and stores them, inside the transaction that makes them.
 pub(crate) fn keep(
-    engine: &mut dyn Engine,
+    engine: &mut dyn DatabaseConnection,
     key: &SigningKey,
     writer: &WriterId,
-    heads: Vec<Head>,
+    heads: Vec<ChainHead>,
     at: Timestamp,
 ) -> Result<Checkpoint, StoreFault> {
     let made = Checkpoint::sign(key, heads, at);
-    let id = LedgerId::mint(at, chance::bits());
+    let id = LedgerId::mint(at, random::bits());
     engine.execute(
         "INSERT INTO checkpoints (id, writer, time, body) VALUES ($1, $2, $3, $4)",
         &cells![id.as_str(), writer.as_str(), at, made.to_string()],
@@ -118,10 +113,11 @@ pub(crate) fn keep(
     Ok(made)
 }
 
-/// A checkpoint over everything that is written now, kept and given out.
+/// Stores and returns a checkpoint over everything written so far.
 pub async fn checkpoint(store: &Store) -> Result<Checkpoint, StoreFault> {
-    let no_key =
-        || StoreFault::invalid("this store has no signing key: set `key_file`").while_(Doing::Opening);
+    let no_key = || {
+        StoreFault::invalid("this store has no signing key: set `key_file`").during(StoreOperation::Opening)
+    };
     let key = store.signing_key().ok_or_else(no_key)?;
     let writer = store.writer().clone();
     let made = store.write(move |tx| tx.checkpoint(&key, &writer)).await?;
@@ -131,7 +127,6 @@ pub async fn checkpoint(store: &Store) -> Result<Checkpoint, StoreFault> {
     made.ok_or_else(|| StoreFault::invalid("there is nothing to sign: the ledger is empty"))
 }
 
-/// The last checkpoint kept in the store.
 pub async fn kept_checkpoint(store: &Store) -> Result<Option<Checkpoint>, StoreFault> {
     store
         .read(|view| {

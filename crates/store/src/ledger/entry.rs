@@ -1,68 +1,55 @@
-//! What is to become a row: everything but its place in a chain. Free text is made storable here, once, for both databases.
+//! What is to become a row: everything but its place in a chain. An entry holds no secrets: its arguments come redacted.
 
-use countersign_core::canonical;
-use countersign_core::confirm::Approval;
-use countersign_core::digest::Digest;
-use countersign_core::effect::Effect;
-use countersign_core::ids::{PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
-use countersign_core::intent::{DeclaredIntent, Variant};
-use countersign_core::mode::Mode;
-use countersign_core::plan::Plan;
-use countersign_core::record::{ActorRole, CallRecord, RowKind, RowStatus, Source};
-use countersign_core::refusal::Refusal;
+use std::sync::Arc;
+
+use countersign_policy::confirm::Approval;
+use countersign_policy::digest::Digest;
+use countersign_policy::effect::Effect;
+use countersign_policy::ids::{PlanId, PrincipalId, RequestId, SessionId, ToolName, UpstreamId};
+use countersign_policy::intent::{CallToolVariant, DeclaredIntent};
+use countersign_policy::mode::Mode;
+use countersign_policy::plan::Plan;
+use countersign_policy::record::{ActorRole, CallRecord, HostInfo, RowKind, RowStatus, Source};
+use countersign_policy::refusal::Refusal;
 use serde_json::{Map, Value, json};
 
-use super::row::{Json, Row};
+use super::row::{Json, LedgerRow};
 
-/// What is to become a row.
+/// What is to become a row. Every field but `kind` and `status` may be empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What it is about.
     pub kind: RowKind,
-    /// How the matter stands.
     pub status: RowStatus,
-    /// Who.
     pub principal: Option<PrincipalId>,
-    /// In which role.
     pub role: Option<ActorRole>,
-    /// In which session.
     pub session: Option<SessionId>,
-    /// Through which door.
+    pub request_id: Option<RequestId>,
     pub source: Option<Source>,
-    /// Of which upstream.
+    /// JSON of a [`HostInfo`]: the program on the other end of the connection.
+    pub host: Option<Json>,
     pub upstream: Option<UpstreamId>,
-    /// Which tool.
     pub tool: Option<ToolName>,
-    /// Through which call tool.
-    pub variant: Option<Variant>,
-    /// What the tool does.
+    pub variant: Option<CallToolVariant>,
     pub effect: Option<Effect>,
-    /// The mode in force.
     pub mode: Option<Mode>,
-    /// What was declared.
     pub intent: Option<DeclaredIntent>,
     /// Arguments with secrets replaced.
     pub arguments: Option<Json>,
     /// The digest of the arguments as they were.
     pub arguments_digest: Option<Digest>,
-    /// The plan.
     pub plan_id: Option<PlanId>,
-    /// The plan's hash.
     pub plan_hash: Option<Digest>,
-    /// Who agreed, as JSON of an [`Approval`].
+    /// JSON of an [`Approval`].
     pub approval: Option<Json>,
     /// The code of a refusal or of a failed call.
     pub code: Option<String>,
-    /// How long the call took.
     pub duration_us: Option<u64>,
-    /// The digest of what came back.
     pub result_digest: Option<Digest>,
     /// Facts of other kinds of rows; no secrets.
     pub detail: Option<Json>,
 }
 
 impl Entry {
-    /// A row of a kind, empty so far.
     pub fn new(kind: RowKind, status: RowStatus) -> Self {
         Self {
             kind,
@@ -70,7 +57,9 @@ impl Entry {
             principal: None,
             role: None,
             session: None,
+            request_id: None,
             source: None,
+            host: None,
             upstream: None,
             tool: None,
             variant: None,
@@ -89,20 +78,21 @@ impl Entry {
         }
     }
 
-    /// A row about a call.
     pub fn of_call(record: &CallRecord, status: RowStatus) -> Self {
         Self {
             principal: Some(record.principal.clone()),
             role: Some(record.role.into()),
             session: Some(record.session.clone()),
+            request_id: record.request_id.clone(),
             source: Some(record.source),
+            host: record.host.as_deref().map(Json::of_host),
             upstream: Some(record.tool.upstream.clone()),
             tool: Some(record.tool.tool.clone()),
             variant: record.variant,
             effect: record.effect,
             mode: record.mode,
             intent: record.intent.clone(),
-            arguments: Some(kept_arguments(&record.arguments)),
+            arguments: Some(stored_arguments(&record.arguments)),
             arguments_digest: Some(record.arguments_digest),
             plan_id: record.plan_id.clone(),
             plan_hash: record.plan_hash,
@@ -113,20 +103,19 @@ impl Entry {
 
     /// A row about a call that was refused. The message stays out: it may quote what the call said.
     pub fn refused(record: &CallRecord, refusal: &Refusal) -> Self {
-        let mut detail = Map::new();
-        detail.insert("reason_code".into(), refusal.reason_code.into());
-        if let Some(rule) = refusal.details.get("rule").filter(|rule| rule.is_string()) {
-            detail.insert("rule".into(), rule.clone());
-        }
-        Self {
+        let row = Self {
             code: Some(refusal.code.as_str().to_owned()),
-            detail: Some(Json::of(&Value::Object(detail))),
             ..Self::of_call(record, RowStatus::Refused)
+        };
+        let row = row.with_fact("reason_code", refusal.reason_code);
+        match refusal.details.get("rule").filter(|rule| rule.is_string()) {
+            Some(rule) => row.with_fact("rule", rule.clone()),
+            None => row,
         }
     }
 
     /// A row about a plan, in the name of whoever acted on it.
-    pub(crate) fn of_plan(
+    pub fn of_plan(
         kind: RowKind,
         plan: &Plan,
         action: &str,
@@ -156,21 +145,38 @@ impl Entry {
         }
     }
 
+    /// A row about something that is neither a call nor a plan.
+    pub(crate) fn about(kind: RowKind, action: &str, entity_type: &str, id: impl ToString) -> Self {
+        let detail = json!({"action": action, "entity_type": entity_type, "entity_id": id.to_string()});
+        Self::new(kind, RowStatus::Success).with_detail(&detail)
+    }
+
+    #[must_use]
+    pub(crate) fn by(mut self, principal: &PrincipalId, role: ActorRole) -> Self {
+        self.principal = Some(principal.clone());
+        self.role = Some(role);
+        self
+    }
+
     /// A row about a checkpoint that could not be kept outside the store.
     pub(crate) fn not_kept_outside(why: &str) -> Self {
-        let why = storable(why);
         Self::new(RowKind::System, RowStatus::Error)
             .with_detail(&json!({"action": "checkpoint_not_kept_outside", "why": why}))
     }
 
-    /// The same entry with facts.
+    /// Sets the program on the other end of the connection.
+    pub fn set_host(&mut self, host: Option<&Arc<HostInfo>>) {
+        self.host = host.map(|host| Json::of_host(host));
+    }
+
+    /// Replaces all facts.
     #[must_use]
     pub fn with_detail(mut self, detail: &Value) -> Self {
         self.detail = Some(Json::of(detail));
         self
     }
 
-    /// The same entry with one more fact.
+    /// Adds one fact.
     #[must_use]
     pub fn with_fact(mut self, name: &str, value: impl Into<Value>) -> Self {
         let mut detail = match self.detail.take().map(|detail| detail.value()) {
@@ -182,7 +188,6 @@ impl Entry {
         self
     }
 
-    /// The same entry with an approval.
     #[must_use]
     pub fn with_approval(mut self, approval: &Approval) -> Self {
         self.approval = Some(approval_json(approval));
@@ -190,30 +195,8 @@ impl Entry {
     }
 
     /// What a finished row takes over from the row that let the call out.
-    pub(crate) fn again(row: Row, status: RowStatus) -> Self {
-        Self {
-            kind: row.kind,
-            status,
-            principal: row.principal,
-            role: row.role,
-            session: row.session,
-            source: row.source,
-            upstream: row.upstream,
-            tool: row.tool,
-            variant: row.variant,
-            effect: row.effect,
-            mode: row.mode,
-            intent: row.intent,
-            arguments: row.arguments,
-            arguments_digest: row.arguments_digest,
-            plan_id: row.plan_id,
-            plan_hash: row.plan_hash,
-            approval: row.approval,
-            code: None,
-            duration_us: None,
-            result_digest: None,
-            detail: None,
-        }
+    pub(crate) fn repeated(row: LedgerRow, status: RowStatus) -> Self {
+        Self { status, code: None, duration_us: None, result_digest: None, detail: None, ..row.entry }
     }
 }
 
@@ -224,7 +207,7 @@ const MOST_ARGUMENTS: usize = 64 << 10;
 pub const OMITTED: &str = "countersign_omitted";
 
 /// The arguments as a row holds them: larger ones by size and digest, so that no call grows the ledger by its size.
-fn kept_arguments(arguments: &Value) -> Json {
+fn stored_arguments(arguments: &Value) -> Json {
     let kept = Json::of(arguments);
     let size = kept.text().len();
     if size <= MOST_ARGUMENTS {
@@ -237,14 +220,4 @@ fn kept_arguments(arguments: &Value) -> Json {
 fn approval_json(approval: &Approval) -> Json {
     // An approval is names and words: it always has a JSON form.
     Json::of(&serde_json::to_value(approval).unwrap_or(Value::Null))
-}
-
-/// PostgreSQL keeps no U+0000 in text: its visible sign stands for it, in both databases alike.
-pub(super) fn storable(text: &str) -> String {
-    text.replace('\0', "\u{2400}")
-}
-
-/// The canonical text of a value; never holds U+0000, which JSON writes as an escape.
-pub(super) fn canonical_text(value: &Value) -> String {
-    canonical::to_string(value)
 }

@@ -1,12 +1,12 @@
-//! Keys of the ledger. The signing key is a file made on first start; it may list public keys that signed before it. Public keys are
-//! read from PEM, from our own lines, and from key files. None is ever taken from the store that is to be verified.
+//! Keys of the ledger. The signing key is a file created on first start; it may list public keys that signed before it. Public keys are
+//! read from PEM, from our own lines, and from key files, never from the store that is verified.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use countersign_core::digest::Digest;
+use countersign_policy::digest::Digest;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
 use crate::fault::StoreFault;
@@ -18,7 +18,7 @@ use crate::url::StoreUrl;
 const HEAD: &str = "countersign-ed25519-v1 ";
 /// What a line with a public key begins with.
 const PUBLIC_HEAD: &str = "countersign-ed25519-public-v1 ";
-/// What stands before the 32 bytes of an Ed25519 key in its DER form (RFC 8410).
+/// The DER prefix of an Ed25519 public key (RFC 8410).
 const DER_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The public half of a key that signs checkpoints.
@@ -38,7 +38,6 @@ impl PublicKey {
         from_hex(text).map(Self)
     }
 
-    /// As a checkpoint names it.
     pub fn hex(&self) -> String {
         to_hex(&self.0)
     }
@@ -54,7 +53,7 @@ impl PublicKey {
         format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der))
     }
 
-    /// Every key in a text: PEM blocks, lines of ours, a key file. At least one.
+    /// Every key in a text: PEM blocks, `countersign-ed25519-public-v1` lines, a key file. At least one.
     pub fn read_all(text: &str) -> Result<Vec<Self>, NotAKey> {
         let mut keys = Vec::new();
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -82,7 +81,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// The keys of the key file beside a store: the one that signs, first, and those that signed before it. Empty where there is no file.
+/// The keys of the key file beside a store: the signing key first, then earlier ones. Empty if there is no file.
 pub fn keys_beside(url: &StoreUrl, options: &ConnectOptions) -> Result<Vec<PublicKey>, StoreFault> {
     let Some(path) = key_path(url, options) else { return Ok(Vec::new()) };
     let Some(text) = key_file::read(&path)? else { return Ok(Vec::new()) };
@@ -93,19 +92,18 @@ pub fn keys_beside(url: &StoreUrl, options: &ConnectOptions) -> Result<Vec<Publi
 pub fn key_path(url: &StoreUrl, options: &ConnectOptions) -> Option<PathBuf> {
     match (url, &options.key_file) {
         (_, Some(path)) => Some(path.clone()),
-        (StoreUrl::Sqlite(path), None) => Some(beside(path, ".key")),
+        (StoreUrl::Sqlite(path), None) => Some(with_suffix(path, ".key")),
         (StoreUrl::Memory | StoreUrl::Postgres(_), None) => None,
     }
 }
 
-/// A file beside another, with something more at the end of its name.
-pub(crate) fn beside(path: &Path, end: &str) -> PathBuf {
+/// The path with `end` added to the file's name.
+pub(crate) fn with_suffix(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     PathBuf::from(name)
 }
 
-/// A key that signs.
 pub(crate) struct SigningKey {
     pair: Ed25519KeyPair,
     /// Keys that signed before, as the key file lists them.
@@ -113,12 +111,11 @@ pub(crate) struct SigningKey {
 }
 
 impl SigningKey {
-    /// A key that is gone with the process.
-    pub(crate) fn fleeting() -> Result<Self, StoreFault> {
+    /// A key that is lost with the process.
+    pub(crate) fn in_memory() -> Result<Self, StoreFault> {
         Self::from_seed(&key_file::new_secret()?)
     }
 
-    /// Reads the file, or makes it.
     pub(crate) fn read_or_make(path: &Path) -> Result<Self, StoreFault> {
         let gone = || key_file::unusable(path, &"it went away while it was opened");
         let text = match key_file::read(path)? {
@@ -140,19 +137,17 @@ impl SigningKey {
         Ok(Self { pair, before: Vec::new() })
     }
 
-    /// The public half.
     pub(crate) fn public(&self) -> PublicKey {
         let mut bytes = [0u8; 32];
         bytes.iter_mut().zip(self.pair.public_key().as_ref()).for_each(|(to, from)| *to = *from);
         PublicKey(bytes)
     }
 
-    /// Every key that may have signed for this store: this one, and those its file lists.
+    /// This key and the earlier ones that its file lists.
     pub(crate) fn trusted(&self) -> Vec<PublicKey> {
         [vec![self.public()], self.before.clone()].concat()
     }
 
-    /// A signature, as hex.
     pub(crate) fn sign(&self, bytes: &[u8]) -> String {
         to_hex(self.pair.sign(bytes).as_ref())
     }
@@ -183,7 +178,7 @@ mod tests {
         let signature = first.sign(b"head");
         assert!(is_signed(&first.public().hex(), b"head", &signature));
         assert!(!is_signed(&first.public().hex(), b"heaD", &signature));
-        assert!(!is_signed(&SigningKey::fleeting().unwrap().public().hex(), b"head", &signature));
+        assert!(!is_signed(&SigningKey::in_memory().unwrap().public().hex(), b"head", &signature));
         assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1, "nothing is left aside");
     }
 
@@ -217,7 +212,7 @@ mod tests {
     fn attack_08_keys_are_read_as_pem_as_lines_and_from_key_files() {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("x.key");
-        let (key, old) = (SigningKey::read_or_make(&path).unwrap(), SigningKey::fleeting().unwrap());
+        let (key, old) = (SigningKey::read_or_make(&path).unwrap(), SigningKey::in_memory().unwrap());
         let public = key.public();
         let text = fs::read_to_string(&path).unwrap();
         let line = format!("{PUBLIC_HEAD}{}\n", public.hex());

@@ -1,55 +1,41 @@
-//! The audit: who made what true, read from the ledger, newest first. The same rows as the view `audit_log`, without
-//! those about plans.
+//! The audit of the memory, read from the ledger, newest first. The same rows as the view `audit_log`, without those about plans.
 
-use countersign_core::ids::LedgerId;
-use countersign_core::role::Role;
+use countersign_policy::ids::LedgerId;
+use countersign_policy::role::Role;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::Store;
-use crate::engine::{Cell, Dialect};
+use crate::engine::{Cell, SqlDialect};
 use crate::fault::StoreFault;
 
 /// The actions the audit is about.
 pub const AUDITED: [&str; 3] = ["direct_write", "approve", "reject"];
 
-/// Which rows are wanted. Whatever is none does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
     /// What was done; without it, one of [`AUDITED`].
     pub action: Option<String>,
-    /// To what kind of thing.
     pub entity_type: Option<String>,
-    /// To which.
     pub entity_id: Option<String>,
     /// How many at most; 50 without it.
     pub limit: Option<u32>,
 }
 
-/// One row of the audit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Audited {
-    /// The ledger row.
+pub struct MemoryAuditRow {
     pub id: LedgerId,
-    /// What was done.
     pub action: String,
-    /// As what.
     pub actor_type: Option<Role>,
-    /// By whom.
     pub actor_id: String,
-    /// To what kind of thing.
     pub entity_type: String,
-    /// To which.
     pub entity_id: String,
-    /// The rest.
     pub metadata: Value,
-    /// When.
     pub created_at: Timestamp,
 }
 
 impl Store {
-    /// The audit of the memory.
-    pub async fn memory_audit(&self, filter: AuditFilter) -> Result<Vec<Audited>, StoreFault> {
+    pub async fn memory_audit(&self, filter: AuditFilter) -> Result<Vec<MemoryAuditRow>, StoreFault> {
         self.read(move |view| {
             let (sql, values) = select(&filter, view.dialect());
             view.query(&sql, &values)?
@@ -59,7 +45,7 @@ impl Store {
                     let (actor_type, principal) = (found.maybe()?, found.maybe_text()?);
                     let metadata: Value = found.json()?;
                     let of = |name: &str| metadata.get(name).and_then(Value::as_str).map(str::to_owned);
-                    Ok(Audited {
+                    Ok(MemoryAuditRow {
                         id,
                         created_at,
                         actor_type,
@@ -76,10 +62,10 @@ impl Store {
     }
 }
 
-fn select(filter: &AuditFilter, dialect: Dialect) -> (String, Vec<Cell>) {
+fn select(filter: &AuditFilter, dialect: SqlDialect) -> (String, Vec<Cell>) {
     let member = |name: &str| match dialect {
-        Dialect::Sqlite => format!("json_extract(detail, '$.{name}')"),
-        Dialect::Postgres => format!("CAST(detail AS JSON) ->> '{name}'"),
+        SqlDialect::Sqlite => format!("json_extract(detail, '$.{name}')"),
+        SqlDialect::Postgres => format!("CAST(detail AS JSON) ->> '{name}'"),
     };
     let mut values: Vec<Cell> = Vec::new();
     let mut conditions = vec!["kind = 'memory'".to_owned(), "detail IS NOT NULL".to_owned()];

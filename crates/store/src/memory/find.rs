@@ -1,55 +1,44 @@
-//! Finding by words: the same terms and the same order in both databases. Terms are letters and digits only, so no text
-//! is ever read as an operator; kind and place are terms of their own, so that a narrow question stays a small one.
+//! Search by words, with the same terms and order in both databases. Terms are letters and digits only, so no text is read as an operator;
+//! kind and place are terms of their own, so that a narrow query stays cheap.
 
-use countersign_core::memory::{Authority, RecordKind, RecordStatus, Scope};
+use countersign_policy::memory::{RecordAuthority, RecordKind, RecordStatus, Scope};
 
 use super::place_key;
-use super::records::{self, Record};
+use super::records::{self, MemoryRecord};
 use crate::Store;
-use crate::engine::{Cell, Dialect};
+use crate::engine::{Cell, SqlDialect};
 use crate::fault::StoreFault;
 
-/// How many bytes of terms a text may bring: PostgreSQL keeps less than a megabyte of them.
+/// The most bytes of terms of a text: PostgreSQL indexes less than a megabyte.
 const MOST_BYTES: usize = 600_000;
 /// How long a term may be.
 const LONGEST: usize = 64;
 
-/// Which words are looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Terms {
-    /// Anything.
     #[default]
     Whatever,
-    /// All of these.
     All(Vec<String>),
-    /// One of these at least.
     Any(Vec<String>),
 }
 
-/// Whether only what holds is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holding {
-    /// Only what is authoritative and holds: what agents may read.
+    /// Only valid, authoritative records: what agents may read.
     #[default]
     Only,
-    /// Everything there is.
     Whatever,
 }
 
-/// Which records are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct RecordQuery {
-    /// Of these kinds.
     pub kinds: Vec<RecordKind>,
-    /// In exactly these places, one after the other; empty means everywhere.
+    /// In exactly these places; empty means everywhere.
     pub places: Vec<(Scope, String)>,
-    /// With these terms.
     pub terms: Terms,
-    /// Whether only what holds.
     pub holding: Holding,
-    /// Only what came before this, by order of arrival: for the next page.
+    /// Only records that arrived before this one: for the next page.
     pub before: Option<i64>,
-    /// How many at most of each place and kind; newest first.
     pub limit: u32,
 }
 
@@ -77,15 +66,15 @@ pub(super) fn place_term(place: &str) -> String {
     format!("s_{place}")
 }
 
-/// The question as the database reads it; none where there is nothing to ask for.
-pub(super) fn expression(terms: &Terms, also: &[Vec<String>], dialect: Dialect) -> Option<String> {
+/// The query in the database's syntax; none without terms.
+pub(super) fn expression(terms: &Terms, also: &[Vec<String>], dialect: SqlDialect) -> Option<String> {
     let (and, or) = match dialect {
-        Dialect::Sqlite => (" AND ", " OR "),
-        Dialect::Postgres => (" & ", " | "),
+        SqlDialect::Sqlite => (" AND ", " OR "),
+        SqlDialect::Postgres => (" & ", " | "),
     };
     let quote = |word: &String| match dialect {
-        Dialect::Sqlite => format!("\"{word}\""),
-        Dialect::Postgres => format!("'{word}'"),
+        SqlDialect::Sqlite => format!("\"{word}\""),
+        SqlDialect::Postgres => format!("'{word}'"),
     };
     let group = |words: &[String], join: &str| {
         let words: Vec<String> = words.iter().map(quote).collect();
@@ -97,7 +86,7 @@ pub(super) fn expression(terms: &Terms, also: &[Vec<String>], dialect: Dialect) 
         Terms::Any(words) => (clean(&words.join(" ")), or),
     };
     if asked.0.is_empty() {
-        // Nothing that could be found was asked for: that finds nothing, not everything.
+        // A query without usable terms finds nothing, not everything.
         return Some(quote(&"no_such_term".to_owned()));
     }
     let mut groups = vec![group(&asked.0, asked.1)];
@@ -105,27 +94,27 @@ pub(super) fn expression(terms: &Terms, also: &[Vec<String>], dialect: Dialect) 
     Some(groups.join(and))
 }
 
-/// What to select from, and the condition, for rows of a table that match the value at a place.
-pub(super) fn matching(table: &str, alias: &str, place: &str, dialect: Dialect) -> (String, String) {
+/// The FROM clause and the condition for rows of a table that match a parameter.
+pub(super) fn matching(table: &str, alias: &str, place: &str, dialect: SqlDialect) -> (String, String) {
     match dialect {
         // CROSS JOIN keeps the order: first the words, then the rows they lead to.
-        Dialect::Sqlite => (
+        SqlDialect::Sqlite => (
             format!("memory_{table}_text t CROSS JOIN memory_{table} {alias} ON {alias}.seq = t.rowid"),
             format!("memory_{table}_text MATCH {place}"),
         ),
-        Dialect::Postgres => (
+        SqlDialect::Postgres => (
             format!("memory_{table} {alias}"),
             format!("{alias}.search @@ CAST(CAST({place} AS TEXT) AS tsquery)"),
         ),
     }
 }
 
-/// What agents may read: authoritative, or an idea; and holding. The words come from the one place that knows.
+/// The condition for what agents may read: valid, and authoritative or an idea.
 fn readable(alias: &str) -> String {
     let quoted =
         |words: Vec<&str>| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
     let authorities =
-        Authority::ALL.iter().filter(|one| one.is_authoritative()).map(|one| one.as_str()).collect();
+        RecordAuthority::ALL.iter().filter(|one| one.is_authoritative()).map(|one| one.as_str()).collect();
     let statuses = RecordStatus::ALL.iter().filter(|one| one.holds()).map(|one| one.as_str()).collect();
     format!(
         "({alias}.authority IN ({}) OR ({alias}.kind = 'idea' AND {alias}.authority IS NULL)) AND {alias}.status IN ({})",
@@ -136,7 +125,7 @@ fn readable(alias: &str) -> String {
 
 impl Store {
     /// Records, place by place and kind by kind, each newest first.
-    pub async fn find_records(&self, query: RecordQuery) -> Result<Vec<Record>, StoreFault> {
+    pub async fn find_records(&self, query: RecordQuery) -> Result<Vec<MemoryRecord>, StoreFault> {
         self.read(move |view| {
             let mut all = Vec::new();
             for (sql, values) in statements(&query, view.dialect()) {
@@ -150,7 +139,7 @@ impl Store {
     }
 }
 
-fn statements(query: &RecordQuery, dialect: Dialect) -> Vec<(String, Vec<Cell>)> {
+fn statements(query: &RecordQuery, dialect: SqlDialect) -> Vec<(String, Vec<Cell>)> {
     let places: Vec<Option<String>> = if query.places.is_empty() {
         vec![None]
     } else {
@@ -169,7 +158,7 @@ fn statement(
     query: &RecordQuery,
     place: Option<&str>,
     kind: RecordKind,
-    dialect: Dialect,
+    dialect: SqlDialect,
 ) -> (String, Vec<Cell>) {
     let mut values: Vec<Cell> = vec![kind.as_str().into()];
     let mut conditions = vec!["r.kind = $1".to_owned()];
@@ -186,8 +175,8 @@ fn statement(
         let (source, condition) = matching("records", "r", &format!("${}", values.len()), dialect);
         from = source;
         conditions.push(condition);
-        if dialect == Dialect::Sqlite {
-            // The index of words is walked from its newest end, without a sort.
+        if dialect == SqlDialect::Sqlite {
+            // Reads the word index from its newest end, without a sort.
             order = "t.rowid";
         }
     }
@@ -216,9 +205,9 @@ mod tests {
     #[test]
     fn no_text_becomes_an_operator() {
         let terms = Terms::All(vec!["a\" OR \"b".into(), "NEAR(".into(), "x_y".into(), "ok".into()]);
-        assert_eq!(expression(&terms, &[], Dialect::Sqlite).as_deref(), Some("(\"or\" AND \"ok\")"));
-        assert_eq!(expression(&terms, &[], Dialect::Postgres).as_deref(), Some("('or' & 'ok')"));
+        assert_eq!(expression(&terms, &[], SqlDialect::Sqlite).as_deref(), Some("(\"or\" AND \"ok\")"));
+        assert_eq!(expression(&terms, &[], SqlDialect::Postgres).as_deref(), Some("('or' & 'ok')"));
         let none = Terms::All(vec!["*".into()]);
-        assert_eq!(expression(&none, &[], Dialect::Sqlite).as_deref(), Some("\"no_such_term\""));
+        assert_eq!(expression(&none, &[], SqlDialect::Sqlite).as_deref(), Some("\"no_such_term\""));
     }
 }

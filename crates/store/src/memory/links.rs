@@ -1,48 +1,39 @@
-//! Links between records, made and taken back by people. What is superseded holds no longer; when the link goes, it does
-//! again. Each change and its row are one transaction.
+//! Links between records, made and removed by people. A superseded record is invalid until its link is removed. Each change and its row
+//! are one transaction.
 
-use countersign_core::ids::LedgerId;
-use countersign_core::memory::Relation;
-use countersign_core::record::RowStatus;
+use countersign_policy::ids::LedgerId;
+use countersign_policy::memory::RecordRelation;
+use countersign_policy::record::RowStatus;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::records::facts;
-use super::{Actor, Deed, new_id, text};
+use super::{AuditAction, MemoryActor, new_id, text};
 use crate::Store;
-use crate::engine::{Found, cells};
+use crate::engine::{FoundRow, cells};
 use crate::fault::StoreFault;
 
-/// A link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct RecordLink {
     /// `l_` and a ULID.
     pub id: String,
-    /// From which record.
     pub source_id: String,
-    /// To which.
     pub target_id: String,
-    /// How the first stands to the second.
-    pub relation: Relation,
-    /// Who made it.
+    pub relation: RecordRelation,
     pub principal: String,
-    /// When.
     pub created: Timestamp,
 }
 
-/// Why there is no new link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotLinked {
-    /// There is no such record.
     Unknown(String),
-    /// It is there already.
     Exists(String),
 }
 
 const COLUMNS: &str = "id, source_id, target_id, relation, principal, created";
 
-fn decode(found: &mut Found) -> Result<Link, StoreFault> {
-    Ok(Link {
+fn decode(found: &mut FoundRow) -> Result<RecordLink, StoreFault> {
+    Ok(RecordLink {
         id: found.text()?,
         source_id: found.text()?,
         target_id: found.text()?,
@@ -53,13 +44,12 @@ fn decode(found: &mut Found) -> Result<Link, StoreFault> {
 }
 
 impl Store {
-    /// Links two records.
     pub async fn link_records(
         &self,
         source: &str,
         target: &str,
-        relation: Relation,
-        actor: Actor,
+        relation: RecordRelation,
+        actor: MemoryActor,
         now: Timestamp,
     ) -> Result<Result<(String, LedgerId), NotLinked>, StoreFault> {
         let (source, target) = (source.to_owned(), target.to_owned());
@@ -93,33 +83,33 @@ impl Store {
                 let existing = found.map(|mut found| found.text()).transpose()?.unwrap_or_default();
                 return Ok(Err(NotLinked::Exists(existing)));
             }
-            if relation == Relation::Supersedes {
+            if relation == RecordRelation::Supersedes {
                 tx.execute(
                     "UPDATE memory_records SET status = 'superseded', updated = $2 WHERE id = $1 AND status = 'active'",
                     &cells![target.as_str(), now],
                 )?;
             }
-            let deed = Deed { tool: "recall_link", action: "link", entity_type: "link", entity_id: &id };
+            let audit_action = AuditAction { tool: "recall_link", action: "link", entity_type: "link", entity_id: &id };
             let more = facts(json!({"source_id": source, "target_id": target, "relation": relation}));
-            tx.append(&actor.entry(RowStatus::Success, deed, more), ledger_id.clone(), now);
+            tx.append(&actor.entry(RowStatus::Success, audit_action, more), ledger_id.clone(), now);
             Ok(Ok((id.clone(), ledger_id.clone())))
         })
         .await
     }
 
-    /// Takes a link back; none if there is none.
+    /// Removes a link; none if there is none.
     pub async fn unlink_records(
         &self,
         id: &str,
-        actor: Actor,
+        actor: MemoryActor,
         now: Timestamp,
-    ) -> Result<Option<(Link, LedgerId)>, StoreFault> {
+    ) -> Result<Option<(RecordLink, LedgerId)>, StoreFault> {
         let (id, ledger_id) = (id.to_owned(), self.mint(now));
         self.write(move |tx| {
             let sql = format!("DELETE FROM memory_links WHERE id = $1 RETURNING {COLUMNS}");
             let Some(mut found) = tx.one(&sql, &cells![id.as_str()])? else { return Ok(None) };
             let link = decode(&mut found)?;
-            if link.relation == Relation::Supersedes {
+            if link.relation == RecordRelation::Supersedes {
                 tx.execute(
                     "UPDATE memory_records SET status = 'active', updated = $2
                       WHERE id = $1 AND status = 'superseded' AND NOT EXISTS
@@ -127,18 +117,18 @@ impl Store {
                     &cells![link.target_id.as_str(), now],
                 )?;
             }
-            let deed = Deed { tool: "recall_unlink", action: "unlink", entity_type: "link", entity_id: &id };
+            let audit_action =
+                AuditAction { tool: "recall_unlink", action: "unlink", entity_type: "link", entity_id: &id };
             let more = facts(json!({
                 "source_id": link.source_id, "target_id": link.target_id, "relation": link.relation,
             }));
-            tx.append(&actor.entry(RowStatus::Success, deed, more), ledger_id.clone(), now);
+            tx.append(&actor.entry(RowStatus::Success, audit_action, more), ledger_id.clone(), now);
             Ok(Some((link, ledger_id.clone())))
         })
         .await
     }
 
-    /// Every link, oldest first.
-    pub async fn links(&self) -> Result<Vec<Link>, StoreFault> {
+    pub async fn links(&self) -> Result<Vec<RecordLink>, StoreFault> {
         let sql = format!("SELECT {COLUMNS} FROM memory_links ORDER BY id");
         self.read(move |view| {
             view.query(&sql, &[])?.into_iter().map(|mut found| decode(&mut found)).collect()
@@ -147,7 +137,7 @@ impl Store {
     }
 
     /// The links from and to a record, oldest first; at most a hundred.
-    pub async fn links_of(&self, id: &str) -> Result<Vec<Link>, StoreFault> {
+    pub async fn links_of(&self, id: &str) -> Result<Vec<RecordLink>, StoreFault> {
         let values = cells![id];
         let sql = format!(
             "SELECT {COLUMNS} FROM memory_links WHERE source_id = $1 OR target_id = $1 ORDER BY id LIMIT 100"

@@ -1,120 +1,81 @@
-//! Proposals: what agents would like to be true. Equal ones wait once; what nobody decided in time expires.
+//! Proposals: what agents want to be recorded. Equal texts are stored once; undecided proposals expire.
 
 use std::sync::Arc;
 
-use countersign_core::ids::LedgerId;
-use countersign_core::memory::{ProposalStatus, RecordKind, Scope};
-use countersign_core::record::RowStatus;
-use countersign_core::refusal::Code;
+use countersign_policy::ids::LedgerId;
+use countersign_policy::memory::{ProposalStatus, RecordKind, Scope};
+use countersign_policy::record::RowStatus;
+use countersign_policy::refusal::Code;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::find::{self, Terms};
-use super::{Actor, Body, Deed, new_id, text};
+use super::{AuditAction, Body, MemoryActor, new_id, text};
 use crate::Store;
-use crate::chance::Mint;
-use crate::engine::{Cell, Dialect, Found, cells, json_text};
+use crate::engine::{Cell, FoundRow, SqlDialect, cells, json_text};
 use crate::fault::StoreFault;
+use crate::random::LedgerIdGenerator;
 use crate::writer::Tx;
 
-/// How many proposals one transaction closes at most.
-const SWEEP: u32 = 500;
+const SWEEP_LIMIT: u32 = 500;
 
-/// What is to be proposed.
 #[derive(Clone, Debug)]
 pub struct NewProposal {
-    /// As what: a decision or a learning.
     pub kind: RecordKind,
-    /// The text and its place.
     pub body: Body,
-    /// Where it came from: `agent`, `cli`, `import`.
     pub source: String,
-    /// The memory session it was made in, if any.
     pub session_id: String,
-    /// What kind of agent, if it said.
     pub agent_type: String,
-    /// What speaks for it.
     pub evidence: Value,
-    /// How sure the classification is, in thousandths.
     pub confidence: u32,
-    /// What the classification went by.
     pub signals: Vec<String>,
-    /// Until when it waits.
     pub expires: Timestamp,
 }
 
-/// A proposal as it is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     /// `prop_` and a ULID.
     pub id: String,
-    /// As what it was proposed.
     pub kind: RecordKind,
     /// The text and its place; its terms are not read back.
     pub body: Body,
-    /// Where it came from.
     pub source: String,
-    /// Who proposed it.
     pub principal: String,
-    /// The memory session it was made in, if any.
     pub session_id: String,
-    /// What kind of agent, if it said.
     pub agent_type: String,
-    /// What speaks for it.
     pub evidence: Value,
-    /// How sure the classification is, in thousandths.
     pub confidence: u32,
-    /// What the classification went by.
     pub signals: Vec<String>,
-    /// Where it stands, as of the moment it was read.
     pub status: ProposalStatus,
-    /// Who decided.
     pub reviewed_by: Option<String>,
-    /// When.
     pub reviewed_at: Option<Timestamp>,
-    /// What they noted.
     pub review_note: Option<String>,
-    /// The record that came of it.
     pub promoted_to: Option<String>,
-    /// The text the person put in its place, where they did; the proposed one stays in `body`.
+    /// The person's own wording, if any; the proposed text stays in `body`.
     pub reworded: Option<String>,
-    /// When it was made.
     pub created: Timestamp,
-    /// Until when it waits.
     pub expires: Timestamp,
 }
 
-/// What became of proposing something.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Proposed {
-    /// It waits.
     New {
-        /// Its id.
         id: String,
-        /// Its row.
         ledger_id: LedgerId,
-        /// The same text was rejected before.
         rejected: Option<Box<Proposal>>,
         /// The same text is a record already.
         recorded: Option<String>,
     },
-    /// The same text waits already.
     Duplicate {
-        /// The one that waits.
         existing_id: String,
     },
 }
 
-/// Which proposals are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct ProposalQuery {
-    /// Where they stand; none means anywhere.
     pub status: Option<ProposalStatus>,
-    /// As what they were proposed.
     pub kind: Option<RecordKind>,
-    /// With these terms.
     pub terms: Terms,
-    /// How many at most; newest first.
     pub limit: u32,
 }
 
@@ -122,7 +83,7 @@ pub(super) const COLUMNS: &str = "id, proposed_as, content, rationale, context, 
      principal, session_id, agent_type, evidence, confidence, signals, status, reviewed_by, reviewed_at, \
      review_note, promoted_to, reworded, created, expires";
 
-pub(super) fn decode(found: &mut Found) -> Result<Proposal, StoreFault> {
+pub(super) fn decode(found: &mut FoundRow) -> Result<Proposal, StoreFault> {
     let (id, kind) = (found.text()?, found.word()?);
     let body = decode_body(found)?;
     Ok(Proposal {
@@ -148,7 +109,7 @@ pub(super) fn decode(found: &mut Found) -> Result<Proposal, StoreFault> {
 }
 
 /// Content, rationale, context, tags, scope, path, in this order.
-pub(super) fn decode_body(found: &mut Found) -> Result<Body, StoreFault> {
+pub(super) fn decode_body(found: &mut FoundRow) -> Result<Body, StoreFault> {
     Ok(Body {
         content: text::take(found)?,
         rationale: text::take(found)?,
@@ -161,7 +122,7 @@ pub(super) fn decode_body(found: &mut Found) -> Result<Body, StoreFault> {
 }
 
 impl Proposal {
-    /// The same proposal as it stands at this moment: what nobody swept yet is expired all the same.
+    /// The proposal at this moment: one past its time is expired even if no sweep has closed it yet.
     fn at(mut self, now: Timestamp) -> Self {
         if self.status == ProposalStatus::Pending && self.expires <= now {
             self.status = ProposalStatus::Expired;
@@ -171,13 +132,13 @@ impl Proposal {
 }
 
 impl Store {
-    /// Proposes something. The row is written with it, or neither is.
+    /// Stores a proposal and its row in one transaction.
     ///
-    /// INVARIANT (races end in SQL): of equal texts proposed at once one waits, the others learn its id.
+    /// INVARIANT (races end in SQL): of equal texts proposed at once one is stored, the others get its id.
     pub async fn propose(
         &self,
         proposal: NewProposal,
-        actor: Actor,
+        actor: MemoryActor,
         now: Timestamp,
     ) -> Result<Proposed, StoreFault> {
         let ids = self.ids();
@@ -188,10 +149,10 @@ impl Store {
             let key = proposal.body.dedupe_key(proposal.kind);
             expire_equal(tx, &ids, &key, now)?;
             if let Some(existing_id) = insert(tx, &values, &key)? {
-                let deed = deed("propose", &existing_id);
+                let audit_action = audit_action("propose", &existing_id);
                 let mut more = facts(&proposal);
                 more.insert("reason_code".into(), Code::Duplicate.usual_reason().into());
-                let mut entry = actor.entry(RowStatus::Refused, deed, more);
+                let mut entry = actor.entry(RowStatus::Refused, audit_action, more);
                 entry.code = Some(Code::Duplicate.as_str().to_owned());
                 tx.append(&entry, ledger_id.clone(), now);
                 return Ok(Proposed::Duplicate { existing_id });
@@ -206,7 +167,7 @@ impl Store {
             let rejected = rejected.map(|mut found| decode(&mut found)).transpose()?.map(Box::new);
             let recorded = super::records::equal(tx, &key)?;
             tx.append(
-                &actor.entry(RowStatus::Success, deed("propose", &id), facts(&proposal)),
+                &actor.entry(RowStatus::Success, audit_action("propose", &id), facts(&proposal)),
                 ledger_id.clone(),
                 now,
             );
@@ -215,7 +176,6 @@ impl Store {
         .await
     }
 
-    /// One proposal, as it stands now.
     pub async fn proposal(&self, id: &str, now: Timestamp) -> Result<Option<Proposal>, StoreFault> {
         let values = cells![id];
         let sql = format!("SELECT {COLUMNS} FROM memory_proposals WHERE id = $1");
@@ -226,7 +186,6 @@ impl Store {
         .await
     }
 
-    /// Proposals, newest first.
     pub async fn proposals(&self, query: ProposalQuery, now: Timestamp) -> Result<Vec<Proposal>, StoreFault> {
         self.read(move |view| {
             let (sql, values) = select(&query, view.dialect(), now);
@@ -235,7 +194,7 @@ impl Store {
         .await
     }
 
-    /// Closes every proposal nobody decided in time; how many.
+    /// Closes every expired proposal; returns their number.
     pub async fn expire_proposals(&self, now: Timestamp) -> Result<u64, StoreFault> {
         let mut all = 0;
         loop {
@@ -248,7 +207,7 @@ impl Store {
                             "UPDATE memory_proposals SET status = 'expired'
                               WHERE status = 'pending' AND expires <= $1
                                 AND id IN (SELECT id FROM memory_proposals
-                                            WHERE status = 'pending' AND expires <= $1 LIMIT {SWEEP})
+                                            WHERE status = 'pending' AND expires <= $1 LIMIT {SWEEP_LIMIT})
                               RETURNING id"
                         ),
                         &cells![now],
@@ -257,7 +216,7 @@ impl Store {
                 })
                 .await?;
             all += closed;
-            if closed < u64::from(SWEEP) {
+            if closed < u64::from(SWEEP_LIMIT) {
                 return Ok(all);
             }
         }
@@ -266,7 +225,7 @@ impl Store {
 
 fn insert_values(
     proposal: &NewProposal,
-    actor: &Actor,
+    actor: &MemoryActor,
     id: &str,
     now: Timestamp,
 ) -> Result<Vec<Cell>, StoreFault> {
@@ -301,11 +260,11 @@ fn insert_values(
     .to_vec())
 }
 
-fn deed<'a>(action: &'a str, id: &'a str) -> Deed<'a> {
-    Deed { tool: "store", action, entity_type: "proposal", entity_id: id }
+fn audit_action<'a>(action: &'a str, id: &'a str) -> AuditAction<'a> {
+    AuditAction { tool: "store", action, entity_type: "proposal", entity_id: id }
 }
 
-/// What the row says of a proposal: not its text, which is in the call's arguments and in the table.
+/// What the row says of a proposal. Its text is in the call's arguments and in the table.
 fn facts(proposal: &NewProposal) -> Map<String, Value> {
     super::records::facts(json!({
         "proposed_as": proposal.kind,
@@ -315,7 +274,7 @@ fn facts(proposal: &NewProposal) -> Map<String, Value> {
     }))
 }
 
-/// Puts a proposal in, or says which one of the same text waits already.
+/// Inserts a proposal; else returns the open one of the same text.
 fn insert(tx: &mut Tx<'_>, values: &[Cell], key: &str) -> Result<Option<String>, StoreFault> {
     let places: Vec<String> = (1..=values.len()).map(|place| format!("${place}")).collect();
     let sql = format!(
@@ -323,7 +282,7 @@ fn insert(tx: &mut Tx<'_>, values: &[Cell], key: &str) -> Result<Option<String>,
          ON CONFLICT (dedupe_key) WHERE status = 'pending' DO NOTHING",
         places.join(", ")
     );
-    // Between the two statements another process may decide the one that waits: then there is room again.
+    // Between the two statements another process may decide the open proposal: try again.
     for _ in 0..3 {
         if tx.execute(&sql, values)? == 1 {
             return Ok(None);
@@ -339,7 +298,12 @@ fn insert(tx: &mut Tx<'_>, values: &[Cell], key: &str) -> Result<Option<String>,
     Err(StoreFault::unavailable("the same text is proposed and decided again and again"))
 }
 
-fn expire_equal(tx: &mut Tx<'_>, ids: &Arc<Mint>, key: &str, now: Timestamp) -> Result<(), StoreFault> {
+fn expire_equal(
+    tx: &mut Tx<'_>,
+    ids: &Arc<LedgerIdGenerator>,
+    key: &str,
+    now: Timestamp,
+) -> Result<(), StoreFault> {
     let closed = tx.query(
         "UPDATE memory_proposals SET status = 'expired'
           WHERE dedupe_key = $1 AND status = 'pending' AND expires <= $2 RETURNING id",
@@ -348,12 +312,17 @@ fn expire_equal(tx: &mut Tx<'_>, ids: &Arc<Mint>, key: &str, now: Timestamp) -> 
     close(tx, ids, closed, now).map(drop)
 }
 
-fn close(tx: &mut Tx<'_>, ids: &Arc<Mint>, closed: Vec<Found>, now: Timestamp) -> Result<u64, StoreFault> {
+fn close(
+    tx: &mut Tx<'_>,
+    ids: &Arc<LedgerIdGenerator>,
+    closed: Vec<FoundRow>,
+    now: Timestamp,
+) -> Result<u64, StoreFault> {
     let mut count = 0;
     for mut found in closed {
         let id = found.text()?;
         let detail = json!({"action": "expire", "entity_type": "proposal", "entity_id": id});
-        let mut entry = crate::Entry::new(countersign_core::record::RowKind::Memory, RowStatus::Success)
+        let mut entry = crate::Entry::new(countersign_policy::record::RowKind::Memory, RowStatus::Success)
             .with_detail(&detail);
         entry.upstream = Some(super::UPSTREAM.into());
         tx.append(&entry, ids.next(now), now);
@@ -362,7 +331,7 @@ fn close(tx: &mut Tx<'_>, ids: &Arc<Mint>, closed: Vec<Found>, now: Timestamp) -
     Ok(count)
 }
 
-fn select(query: &ProposalQuery, dialect: Dialect, now: Timestamp) -> (String, Vec<Cell>) {
+fn select(query: &ProposalQuery, dialect: SqlDialect, now: Timestamp) -> (String, Vec<Cell>) {
     let mut values: Vec<Cell> = Vec::new();
     let mut place = |value: Cell| {
         values.push(value);

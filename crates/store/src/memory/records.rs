@@ -1,96 +1,71 @@
-//! Records: what is true because a person said so, was true before, or is only an idea. A text once written never changes;
-//! each way in leaves its row in the same transaction.
+//! Records: approved by a person, imported, or an idea. A record's text never changes; each way to write one adds its row in the same
+//! transaction.
 
-use countersign_core::ids::LedgerId;
-use countersign_core::memory::{Authority, DecisionOutcome, RecordKind, RecordStatus};
-use countersign_core::record::RowStatus;
-use countersign_core::role::Role;
+use countersign_policy::ids::LedgerId;
+use countersign_policy::memory::{DecisionOutcome, RecordAuthority, RecordKind, RecordStatus};
+use countersign_policy::record::RowStatus;
+use countersign_policy::role::Role;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::proposals::decode_body;
-use super::{Actor, Body, Deed, content_hash, new_id, prefix, text};
+use super::{AuditAction, Body, MemoryActor, content_hash, new_id, prefix, text};
 use crate::Store;
-use crate::engine::{Cell, Found, cells, json_text};
+use crate::engine::{Cell, FoundRow, cells, json_text};
 use crate::fault::StoreFault;
 use crate::writer::Tx;
 
-/// How many records one transaction takes in at most.
+/// The most records one transaction imports.
 const BATCH: usize = 500;
 
-/// Where a record comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A person wrote it, past proposals.
     Direct,
-    /// An idea: nobody has to agree.
     Idea,
     /// It was there before there was governance.
     Legacy,
 }
 
-/// What is to be written.
 #[derive(Clone, Debug)]
 pub struct NewRecord {
-    /// What it is.
     pub kind: RecordKind,
-    /// The text and its place.
     pub body: Body,
-    /// How sure it is, in thousandths.
     pub confidence: u32,
     /// Where it came from: `human`, `agent`, `cli`, `import`.
     pub source: String,
-    /// The memory session it was made in, if any.
     pub session_id: String,
-    /// Where it stands.
     pub status: RecordStatus,
-    /// What came of it, where that is known.
     pub outcome: DecisionOutcome,
-    /// The id it had elsewhere, kept where it is free.
+    /// The id it had elsewhere; used if it is free.
     pub id: Option<String>,
-    /// When it was made elsewhere; else now.
+    /// The time it was made elsewhere; else now.
     pub created: Option<Timestamp>,
 }
 
-/// A record as it is kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Its order of arrival.
+pub struct MemoryRecord {
     pub seq: i64,
-    /// The kind's letters and a ULID.
     pub id: String,
-    /// What it is.
     pub kind: RecordKind,
     /// The text and its place; its terms are not read back.
     pub body: Body,
     /// What stands behind it; none for ideas.
-    pub authority: Option<Authority>,
-    /// Where it stands.
+    pub authority: Option<RecordAuthority>,
     pub status: RecordStatus,
-    /// What came of it.
     pub outcome: DecisionOutcome,
-    /// What was noted about that.
     pub outcome_note: String,
-    /// When.
     pub outcome_at: Option<Timestamp>,
-    /// How sure it is, in thousandths.
     pub confidence: u32,
-    /// Where it came from.
     pub source: String,
-    /// Who wrote or proposed it.
     pub principal: String,
-    /// The memory session it was made in, if any.
     pub session_id: String,
-    /// The proposal it came of; empty for direct writes.
     pub proposal_id: String,
-    /// When it was made.
     pub created: Timestamp,
-    /// When it was last changed.
     pub updated: Timestamp,
 }
 
-impl Record {
-    /// Whether an agent may read it: an idea, or what a person stands behind.
+impl MemoryRecord {
+    /// Whether an agent may read it: an idea, or a record that a person approved or wrote.
     pub fn is_readable(&self) -> bool {
         match (self.kind, self.authority) {
             (RecordKind::Idea, None) => true,
@@ -103,10 +78,10 @@ impl Record {
 pub(super) const COLUMNS: &str = "seq, id, kind, content, rationale, context, tags, scope, scope_path, authority, status, \
      outcome, outcome_note, outcome_at, confidence, source, principal, session_id, proposal_id, created, updated";
 
-pub(super) fn decode(found: &mut Found) -> Result<Record, StoreFault> {
+pub(super) fn decode(found: &mut FoundRow) -> Result<MemoryRecord, StoreFault> {
     let (seq, id, kind) = (found.int()?, found.text()?, found.word()?);
     let body = decode_body(found)?;
-    Ok(Record {
+    Ok(MemoryRecord {
         seq,
         id,
         kind,
@@ -126,12 +101,11 @@ pub(super) fn decode(found: &mut Found) -> Result<Record, StoreFault> {
     })
 }
 
-/// What is put into the table besides the text.
-pub(super) struct Row<'a> {
+pub(super) struct RecordRow<'a> {
     pub(super) id: &'a str,
     pub(super) kind: RecordKind,
     pub(super) body: &'a Body,
-    pub(super) authority: Option<Authority>,
+    pub(super) authority: Option<RecordAuthority>,
     pub(super) status: RecordStatus,
     pub(super) outcome: DecisionOutcome,
     pub(super) confidence: u32,
@@ -144,7 +118,7 @@ pub(super) struct Row<'a> {
     pub(super) now: Timestamp,
 }
 
-pub(super) fn insert(tx: &mut Tx<'_>, row: Row<'_>) -> Result<bool, StoreFault> {
+pub(super) fn insert(tx: &mut Tx<'_>, row: RecordRow<'_>) -> Result<bool, StoreFault> {
     let body = row.body;
     let values = cells![
         row.id,
@@ -156,7 +130,7 @@ pub(super) fn insert(tx: &mut Tx<'_>, row: Row<'_>) -> Result<bool, StoreFault> 
         body.scope.as_str(),
         text::kept(&body.path),
         body.place(),
-        row.authority.map(Authority::as_str),
+        row.authority.map(RecordAuthority::as_str),
         row.status.as_str(),
         row.outcome.as_str(),
         "",
@@ -184,7 +158,7 @@ pub(super) fn insert(tx: &mut Tx<'_>, row: Row<'_>) -> Result<bool, StoreFault> 
     Ok(added == 1)
 }
 
-/// A record of the same text that holds, if there is one.
+/// A valid record of the same text, if there is one.
 pub(super) fn equal(tx: &mut Tx<'_>, key: &str) -> Result<Option<String>, StoreFault> {
     let found = tx.one(
         "SELECT id FROM memory_records WHERE dedupe_key = $1 AND status = 'active' ORDER BY seq LIMIT 1",
@@ -193,19 +167,18 @@ pub(super) fn equal(tx: &mut Tx<'_>, key: &str) -> Result<Option<String>, StoreF
     found.map(|mut found| found.text()).transpose()
 }
 
-/// What became of writing a record.
-type Written = Result<(String, LedgerId, Option<String>), String>;
+type WriteRecordResult = Result<(String, LedgerId, Option<String>), String>;
 
 impl Store {
-    /// Writes a record past proposals: a person's own, or an idea. Answers its id, its row, and the id of an equal record
-    /// that was there; an idea that is there already is not written again, and its id is the error.
+    /// Writes a record without a proposal: a person's own, or an idea. Returns its id, its row, and the id of an equal record; an idea that
+    /// exists is not written again, and its id is the error.
     pub async fn write_record(
         &self,
         record: NewRecord,
         origin: Origin,
-        actor: Actor,
+        actor: MemoryActor,
         now: Timestamp,
-    ) -> Result<Written, StoreFault> {
+    ) -> Result<WriteRecordResult, StoreFault> {
         let (id, ledger_id) = (new_id(prefix(record.kind), &self.ids(), now), self.mint(now));
         self.write(move |tx| {
             let same = equal(tx, &record.body.dedupe_key(record.kind))?;
@@ -219,13 +192,12 @@ impl Store {
         .await
     }
 
-    /// Takes in records from elsewhere, each with its row, in batches that are kept or undone as one. Equal ones that are
-    /// there already are left out. Answers the ids that were written.
+    /// Imports records, each with its row, in transactional batches. Skips records whose equal exists. Returns the ids that were written.
     pub async fn import_records(
         &self,
         records: Vec<NewRecord>,
         origin: Origin,
-        actor: Actor,
+        actor: MemoryActor,
         now: Timestamp,
     ) -> Result<Vec<String>, StoreFault> {
         let mut all = Vec::new();
@@ -260,21 +232,19 @@ impl Store {
         Ok(all)
     }
 
-    /// One record, whoever may read it.
-    pub async fn record(&self, id: &str) -> Result<Option<Record>, StoreFault> {
+    pub async fn record(&self, id: &str) -> Result<Option<MemoryRecord>, StoreFault> {
         let values = cells![id];
         let sql = format!("SELECT {COLUMNS} FROM memory_records WHERE id = $1");
         self.read(move |view| view.one(&sql, &values)?.map(|mut found| decode(&mut found)).transpose()).await
     }
 
-    /// Writes what came of a decision, with its row. Learnings that spoke for it gain or lose trust. None if there is no
-    /// such decision.
+    /// Writes the outcome of a decision and its row. Learnings that supported it gain or lose confidence. None if there is no such decision.
     pub async fn record_outcome(
         &self,
         id: &str,
         outcome: DecisionOutcome,
         note: &str,
-        actor: Actor,
+        actor: MemoryActor,
         now: Timestamp,
     ) -> Result<Option<LedgerId>, StoreFault> {
         let (id, note, ledger_id) = (id.to_owned(), note.to_owned(), self.mint(now));
@@ -301,9 +271,9 @@ impl Store {
                     &cells![step, id.as_str(), now],
                 )?;
             }
-            let deed = Deed { tool: "recall_outcome", action: "outcome", entity_type: "decision", entity_id: &id };
+            let audit_action = AuditAction { tool: "recall_outcome", action: "outcome", entity_type: "decision", entity_id: &id };
             let more = facts(json!({"outcome": outcome, "note": text::plain(&note)}));
-            tx.append(&actor.entry(RowStatus::Success, deed, more), ledger_id.clone(), now);
+            tx.append(&actor.entry(RowStatus::Success, audit_action, more), ledger_id.clone(), now);
             Ok(Some(ledger_id.clone()))
         })
         .await
@@ -322,16 +292,16 @@ fn put(
     tx: &mut Tx<'_>,
     record: &NewRecord,
     origin: Origin,
-    actor: &Actor,
+    actor: &MemoryActor,
     id: &str,
     now: Timestamp,
 ) -> Result<bool, StoreFault> {
     let authority = match origin {
-        Origin::Direct => Some(Authority::Approved),
-        Origin::Legacy => Some(Authority::LegacyApproved),
+        Origin::Direct => Some(RecordAuthority::Approved),
+        Origin::Legacy => Some(RecordAuthority::LegacyApproved),
         Origin::Idea => None,
     };
-    let row = Row {
+    let row = RecordRow {
         id,
         kind: record.kind,
         body: &record.body,
@@ -350,12 +320,12 @@ fn put(
     insert(tx, row)
 }
 
-fn entry(record: &NewRecord, origin: Origin, actor: &Actor, id: &str) -> crate::Entry {
+fn entry(record: &NewRecord, origin: Origin, actor: &MemoryActor, id: &str) -> crate::Entry {
     let (tool, action) = match (origin, actor.role) {
         (Origin::Idea, Role::Agent | Role::Human) => ("store", "idea"),
         (Origin::Direct | Origin::Legacy, Role::Agent | Role::Human) => ("store_direct", "direct_write"),
     };
-    let deed = Deed { tool, action, entity_type: record.kind.as_str(), entity_id: id };
+    let audit_action = AuditAction { tool, action, entity_type: record.kind.as_str(), entity_id: id };
     let mut more = json!({
         "content_hash": content_hash(&record.body.content),
         "scope": record.body.scope,
@@ -364,9 +334,9 @@ fn entry(record: &NewRecord, origin: Origin, actor: &Actor, id: &str) -> crate::
     if origin == Origin::Legacy
         && let Some(more) = more.as_object_mut()
     {
-        more.insert("authority".into(), Authority::LegacyApproved.as_str().into());
+        more.insert("authority".into(), RecordAuthority::LegacyApproved.as_str().into());
     }
-    actor.entry(RowStatus::Success, deed, facts(more))
+    actor.entry(RowStatus::Success, audit_action, facts(more))
 }
 
 pub(super) fn facts(value: Value) -> Map<String, Value> {

@@ -1,63 +1,51 @@
-//! A person's word on a proposal: approve or reject. One conditional statement, the record that comes of it and the audit
-//! row, in one transaction; the first word counts, once. Who is entitled to speak is the law's business.
+//! A person's decision on a proposal: approve or reject. One conditional statement, the new record and the audit row, in one transaction; the
+//! first decision counts. Does not check whether somebody may decide.
 
-use countersign_core::ids::LedgerId;
-use countersign_core::memory::{Authority, DecisionOutcome, ProposalStatus, RecordKind, RecordStatus};
-use countersign_core::record::RowStatus;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::ids::LedgerId;
+use countersign_policy::memory::{
+    DecisionOutcome, ProposalStatus, RecordAuthority, RecordKind, RecordStatus,
+};
+use countersign_policy::record::RowStatus;
+use countersign_policy::refusal::{Code, Refusal};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::proposals::{self, Proposal};
 use super::records::{self, facts};
-use super::{Actor, Deed, content_hash, new_id, prefix, text};
+use super::{AuditAction, MemoryActor, content_hash, new_id, prefix, text};
 use crate::Store;
 use crate::engine::{Cell, cells};
 use crate::fault::StoreFault;
 use crate::writer::Tx;
 
-/// What a person says, and what they note about it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ruling {
+pub enum ReviewRuling {
     /// It is true, perhaps in other words.
     Approve(Option<Rewording>),
-    /// It is not.
     Reject,
 }
 
-/// The text a person puts in place of the proposed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewording {
-    /// The text.
     pub content: String,
-    /// The terms it is found by.
     pub words: String,
 }
 
-/// A decision that was made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reviewed {
-    /// The proposal as it is now.
+pub struct ReviewedProposal {
     pub proposal: Proposal,
-    /// The record that came of it.
     pub record_id: Option<String>,
-    /// The audit row.
     pub ledger_id: LedgerId,
 }
 
-/// Why nothing was decided.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NotReviewed {
-    /// There is no such proposal.
     Unknown,
-    /// Its time ran out.
     Expired,
-    /// Somebody decided before.
     Decided(Box<Proposal>),
 }
 
 impl NotReviewed {
-    /// What is answered.
     pub fn refusal(&self, id: &str) -> Refusal {
         match self {
             NotReviewed::Unknown => {
@@ -87,30 +75,30 @@ impl NotReviewed {
 impl Store {
     /// Decides on a proposal.
     ///
-    /// INVARIANT (races end in SQL): of all who decide, the one whose statement changes the row does.
+    /// INVARIANT (races end in SQL): of all decisions, the one whose statement changes the row counts.
     pub async fn review(
         &self,
         id: &str,
-        ruling: Ruling,
+        ruling: ReviewRuling,
         note: Option<String>,
-        actor: Actor,
+        actor: MemoryActor,
         now: Timestamp,
-    ) -> Result<Result<Reviewed, NotReviewed>, StoreFault> {
+    ) -> Result<Result<ReviewedProposal, NotReviewed>, StoreFault> {
         let (id, ids, ledger_id) = (id.to_owned(), self.ids(), self.mint(now));
         self.write(move |tx| {
             tx.check_clock(now)?;
             let (status, record_id) = match &ruling {
-                Ruling::Approve(_) => {
-                    // Which letters it begins with depends on what was proposed; the kind is settled at proposing.
+                ReviewRuling::Approve(_) => {
+                    // The id's letters depend on the proposed kind, which does not change.
                     let kind = tx.one("SELECT proposed_as FROM memory_proposals WHERE id = $1", &cells![id.as_str()])?;
                     let Some(mut kind) = kind else { return Ok(Err(NotReviewed::Unknown)) };
                     (ProposalStatus::Approved, Some(new_id(prefix(kind.word()?), &ids, now)))
                 }
-                Ruling::Reject => (ProposalStatus::Rejected, None),
+                ReviewRuling::Reject => (ProposalStatus::Rejected, None),
             };
             let reworded = match &ruling {
-                Ruling::Approve(Some(new)) => Some(text::kept(&new.content)),
-                Ruling::Approve(None) | Ruling::Reject => None,
+                ReviewRuling::Approve(Some(new)) => Some(text::kept(&new.content)),
+                ReviewRuling::Approve(None) | ReviewRuling::Reject => None,
             };
             let found = tx.one(
                 &format!(
@@ -130,7 +118,7 @@ impl Store {
                     id.as_str()
                 ],
             )?;
-            let Some(mut found) = found else { return why_not(tx, &id, now).map(Err) };
+            let Some(mut found) = found else { return why_not_reviewed(tx, &id, now).map(Err) };
             let proposal = proposals::decode(&mut found)?;
             let terms = found.text()?;
             if let Some(record_id) = &record_id {
@@ -138,25 +126,24 @@ impl Store {
             }
             let entry = audit(&proposal, &actor, record_id.as_deref(), note.as_deref());
             tx.append(&entry, ledger_id.clone(), now);
-            Ok(Ok(Reviewed { proposal, record_id, ledger_id: ledger_id.clone() }))
+            Ok(Ok(ReviewedProposal { proposal, record_id, ledger_id: ledger_id.clone() }))
         })
         .await
     }
 }
 
-/// Writes the record a proposal becomes.
 fn promote(
     tx: &mut Tx<'_>,
     proposal: &Proposal,
-    ruling: &Ruling,
+    ruling: &ReviewRuling,
     record_id: &str,
     terms: String,
-    actor: &Actor,
+    actor: &MemoryActor,
     now: Timestamp,
 ) -> Result<(), StoreFault> {
     let mut body = proposal.body.clone();
     let mut terms = terms;
-    if let (Some(content), Ruling::Approve(Some(new))) = (&proposal.reworded, ruling) {
+    if let (Some(content), ReviewRuling::Approve(Some(new))) = (&proposal.reworded, ruling) {
         body.content.clone_from(content);
         body.words.clone_from(&new.words);
         terms = body.terms(proposal.kind);
@@ -165,11 +152,11 @@ fn promote(
         RecordKind::Learning => proposal.confidence,
         RecordKind::Decision | RecordKind::Idea => 1000,
     };
-    let row = records::Row {
+    let row = records::RecordRow {
         id: record_id,
         kind: proposal.kind,
         body: &body,
-        authority: Some(Authority::Approved),
+        authority: Some(RecordAuthority::Approved),
         status: RecordStatus::Active,
         outcome: DecisionOutcome::Unknown,
         confidence,
@@ -187,9 +174,14 @@ fn promote(
     }
 }
 
-fn audit(proposal: &Proposal, actor: &Actor, record_id: Option<&str>, note: Option<&str>) -> crate::Entry {
+fn audit(
+    proposal: &Proposal,
+    actor: &MemoryActor,
+    record_id: Option<&str>,
+    note: Option<&str>,
+) -> crate::Entry {
     let action = if record_id.is_some() { "approve" } else { "reject" };
-    let deed = Deed { tool: action, action, entity_type: "proposal", entity_id: &proposal.id };
+    let audit_action = AuditAction { tool: action, action, entity_type: "proposal", entity_id: &proposal.id };
     let mut more: Map<String, Value> = facts(json!({
         "proposal_id": proposal.id,
         "proposed_as": proposal.kind,
@@ -207,11 +199,11 @@ fn audit(proposal: &Proposal, actor: &Actor, record_id: Option<&str>, note: Opti
             more.insert("reason".into(), text::plain(note).into());
         }
     }
-    actor.entry(RowStatus::Success, deed, more)
+    actor.entry(RowStatus::Success, audit_action, more)
 }
 
-/// What stood against it, for the answer; the statement has already decided.
-fn why_not(tx: &mut Tx<'_>, id: &str, now: Timestamp) -> Result<NotReviewed, StoreFault> {
+/// Finds out why the statement changed no row. Only for the message: the statement has already decided.
+fn why_not_reviewed(tx: &mut Tx<'_>, id: &str, now: Timestamp) -> Result<NotReviewed, StoreFault> {
     let sql = format!("SELECT {} FROM memory_proposals WHERE id = $1", proposals::COLUMNS);
     let Some(mut found) = tx.one(&sql, &cells![id])? else { return Ok(NotReviewed::Unknown) };
     let proposal = proposals::decode(&mut found)?;

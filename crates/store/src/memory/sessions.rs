@@ -1,77 +1,56 @@
-//! Sessions: what an agent is about and which paths it touches, so that two who work on the same file hear of each other.
+//! Sessions: an agent's goal and the paths it touches, so that two agents at work on one file learn of each other.
 
-use countersign_core::digest::Digest;
-use countersign_core::ids::PrincipalId;
-use countersign_core::memory::{SessionOutcome, Touch};
+use countersign_policy::digest::Digest;
+use countersign_policy::ids::PrincipalId;
+use countersign_policy::memory::{SessionActivityKind, SessionOutcome};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{new_id, text};
 use crate::Store;
-use crate::engine::{Found, cells};
+use crate::engine::{FoundRow, cells};
 use crate::fault::StoreFault;
 use crate::writer::Tx;
 
-/// How long a session counts as at work after its last word.
+/// How long a session counts as active after its last activity.
 pub const SESSION_IDLE: SignedDuration = SignedDuration::from_mins(30);
 
-/// A session that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSession {
-    /// What kind of agent.
     pub agent_type: String,
-    /// Which one, if it says.
     pub agent_id: String,
-    /// What it is about.
     pub goal: String,
 }
 
-/// A session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
     /// `ses_` and a ULID.
     pub id: String,
-    /// What it said of itself.
     pub about: NewSession,
-    /// When it began.
     pub started: Timestamp,
-    /// When it was last heard of.
     pub last_seen: Timestamp,
 }
 
-/// One thing a session did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// What kind of thing.
-    pub kind: Touch,
+    pub kind: SessionActivityKind,
     /// To what: a path, a query, a command.
     pub target: String,
-    /// How it ended, if it says.
     pub outcome: String,
-    /// More, if there is more.
     pub details: String,
 }
 
-/// Another session at work on the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// Which.
+pub struct SessionConflict {
     pub session_id: String,
-    /// Whose.
     pub agent_type: String,
-    /// What it is about.
     pub goal: String,
-    /// What it did to the path last.
-    pub kind: Touch,
-    /// When.
+    pub kind: SessionActivityKind,
     pub at: Timestamp,
 }
 
-/// Why nothing was written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotLogged {
-    /// There is no such session of this principal.
     Unknown,
-    /// It has ended.
     Ended,
 }
 
@@ -84,7 +63,6 @@ fn floor(now: Timestamp) -> Timestamp {
 }
 
 impl Store {
-    /// Begins a session.
     pub async fn start_session(
         &self,
         session: NewSession,
@@ -112,14 +90,14 @@ impl Store {
         Ok(id)
     }
 
-    /// Writes down what a session did, and says who else is at work on the same path.
+    /// Records what a session did, and returns other active sessions on the same path.
     pub async fn log_session(
         &self,
         id: &str,
         principal: &PrincipalId,
         activity: Activity,
         now: Timestamp,
-    ) -> Result<Result<Vec<Conflict>, NotLogged>, StoreFault> {
+    ) -> Result<Result<Vec<SessionConflict>, NotLogged>, StoreFault> {
         let (id, principal) = (id.to_owned(), text::kept(principal.as_str()));
         self.write(move |tx| {
             if let Err(why) = seen(tx, &id, &principal, now)? {
@@ -139,10 +117,12 @@ impl Store {
                     now
                 ],
             )?;
-            let counts: &[Touch] = match activity.kind {
-                Touch::FileEdit => &[Touch::FileRead, Touch::FileEdit],
-                Touch::FileRead => &[Touch::FileEdit],
-                Touch::Search | Touch::Command => return Ok(Ok(Vec::new())),
+            let counts: &[SessionActivityKind] = match activity.kind {
+                SessionActivityKind::FileEdit => {
+                    &[SessionActivityKind::FileRead, SessionActivityKind::FileEdit]
+                }
+                SessionActivityKind::FileRead => &[SessionActivityKind::FileEdit],
+                SessionActivityKind::Search | SessionActivityKind::Command => return Ok(Ok(Vec::new())),
             };
             let found = tx.query(&conflicts_sql(counts), &cells![key.as_str(), floor(now), id.as_str()])?;
             Ok(Ok(found.into_iter().map(conflict).collect::<Result<_, _>>()?))
@@ -150,7 +130,6 @@ impl Store {
         .await
     }
 
-    /// Ends a session.
     pub async fn end_session(
         &self,
         id: &str,
@@ -174,7 +153,7 @@ impl Store {
         .await
     }
 
-    /// Sessions at work, newest first; at most fifty.
+    /// Active sessions, newest first; at most fifty.
     pub async fn open_sessions(&self, now: Timestamp) -> Result<Vec<SessionRow>, StoreFault> {
         let values = cells![floor(now)];
         self.read(move |view| {
@@ -202,18 +181,18 @@ impl Store {
         .await
     }
 
-    /// Sessions at work that changed a path, the latest first.
-    pub async fn sessions_at(&self, path: &str, now: Timestamp) -> Result<Vec<Conflict>, StoreFault> {
+    /// Active sessions that changed a path, the latest first.
+    pub async fn sessions_at(&self, path: &str, now: Timestamp) -> Result<Vec<SessionConflict>, StoreFault> {
         let values = cells![target_key(path), floor(now), ""];
         self.read(move |view| {
-            let found = view.query(&conflicts_sql(&[Touch::FileEdit]), &values)?;
+            let found = view.query(&conflicts_sql(&[SessionActivityKind::FileEdit]), &values)?;
             found.into_iter().map(conflict).collect()
         })
         .await
     }
 }
 
-/// The session is at work and of this principal; it was heard of now.
+/// Checks that the session is active and belongs to the principal, and updates its last activity.
 fn seen(
     tx: &mut Tx<'_>,
     id: &str,
@@ -232,7 +211,7 @@ fn seen(
     Ok(Err(if found.is_some() { NotLogged::Ended } else { NotLogged::Unknown }))
 }
 
-fn conflicts_sql(kinds: &[Touch]) -> String {
+fn conflicts_sql(kinds: &[SessionActivityKind]) -> String {
     let kinds: Vec<String> = kinds.iter().map(|kind| format!("'{kind}'")).collect();
     // The latest touch of each other session.
     format!(
@@ -247,8 +226,8 @@ fn conflicts_sql(kinds: &[Touch]) -> String {
     )
 }
 
-fn conflict(mut found: Found) -> Result<Conflict, StoreFault> {
-    Ok(Conflict {
+fn conflict(mut found: FoundRow) -> Result<SessionConflict, StoreFault> {
+    Ok(SessionConflict {
         session_id: found.text()?,
         agent_type: text::take(&mut found)?,
         goal: text::take(&mut found)?,

@@ -1,13 +1,11 @@
-//! Free text as both databases can keep it, byte for byte. PostgreSQL has no U+0000: a noncharacter stands for it, and
-//! for itself when it is there already.
+//! Free text as both databases can store it, byte for byte. PostgreSQL has no U+0000: a noncharacter replaces it, and is itself escaped.
 
-use crate::engine::Found;
+use crate::engine::FoundRow;
 use crate::fault::StoreFault;
 
 /// A character Unicode promises never to use.
 const SIGN: char = '\u{fdd0}';
 
-/// The text as it is kept.
 pub(super) fn kept(text: &str) -> String {
     if !text.contains([SIGN, '\0']) {
         return text.to_owned();
@@ -23,7 +21,6 @@ pub(super) fn kept(text: &str) -> String {
     out
 }
 
-/// The text as it was.
 pub(super) fn restored(text: String) -> String {
     if !text.contains(SIGN) {
         return text;
@@ -38,19 +35,18 @@ pub(super) fn restored(text: String) -> String {
         match chars.next() {
             Some('0') => out.push('\0'),
             Some('1') => out.push(SIGN),
-            // Somebody else wrote it: as it stands.
+            // Not written by this store: leave it as it is.
             other => out.extend([Some(SIGN), other].into_iter().flatten()),
         }
     }
     out
 }
 
-/// The next column, as it was.
-pub(super) fn take(found: &mut Found) -> Result<String, StoreFault> {
+pub(super) fn take(found: &mut FoundRow) -> Result<String, StoreFault> {
     Ok(restored(found.text()?))
 }
 
-/// A text for the ledger's details, where views of PostgreSQL read it: U+0000 as its visible sign.
+/// A text for the ledger's details, which views of PostgreSQL read: U+0000 as its visible sign.
 pub(super) fn plain(text: &str) -> String {
     text.replace('\0', "\u{2400}")
 }

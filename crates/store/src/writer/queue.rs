@@ -1,117 +1,107 @@
-//! The writer's queue. Whoever hands work over wakes the writer only where it waits for just that: rows that may be written
-//! later gather without anybody being woken, since waking a thread costs the caller more than the row itself.
+//! The writer's queue. A push wakes the writer only if the writer waits for just that: rows that can be written later collect without a
+//! wake-up, because waking a thread costs the caller more than the row itself.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::deed::Deed;
+use super::write_job::WriteJob;
 
-/// The writer's queue, on the side of those who hand over.
+/// The sending side of the writer's queue.
 #[derive(Clone)]
-pub(crate) struct Queue {
-    shared: Arc<Shared>,
+pub(crate) struct WriteQueue {
+    shared: Arc<QueueShared>,
 }
 
-/// The writer's own side; when it is dropped, nothing is taken any more.
-pub(crate) struct Work {
-    shared: Arc<Shared>,
+/// The receiving side. Dropping it closes the queue.
+pub(crate) struct WriteQueueReceiver {
+    shared: Arc<QueueShared>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct QueueShared {
+    state: Mutex<QueueState>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    deeds: VecDeque<Box<dyn Deed>>,
-    /// How many of them someone waits for.
+struct QueueState {
+    jobs: VecDeque<Box<dyn WriteJob>>,
+    /// How many of them a caller waits for.
     urgent: usize,
-    wants: Wants,
-    end: End,
+    wants: WakeCondition,
+    end: QueueStatus,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum End {
+enum QueueStatus {
     #[default]
     Open,
-    /// Nothing more comes; what is there is still done.
+    /// Takes no more jobs; those in the queue are still done.
     Closed,
 }
 
-/// What the writer waits for.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum Wants {
-    /// It works.
+pub(crate) enum WakeCondition {
     #[default]
     Nothing,
-    /// Anything at all.
     Any,
-    /// Work that someone waits for, or so much that it is enough.
+    /// A job that a caller waits for, or this many jobs.
     UrgentOr(usize),
-    /// So much work.
     Many(usize),
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
-    /// There is what was waited for.
+pub(crate) enum WaitOutcome {
     There,
-    /// The time is over.
     Late,
-    /// Nothing more will come.
     Closed,
 }
 
-/// A queue and the side that works it off.
-pub(crate) fn queue() -> (Queue, Work) {
-    let shared = Arc::new(Shared::default());
-    (Queue { shared: Arc::clone(&shared) }, Work { shared })
+pub(crate) fn queue() -> (WriteQueue, WriteQueueReceiver) {
+    let shared = Arc::new(QueueShared::default());
+    (WriteQueue { shared: Arc::clone(&shared) }, WriteQueueReceiver { shared })
 }
 
-impl Queue {
-    /// Hands work over; false where the writer is gone or the queue was closed.
+impl WriteQueue {
+    /// Queues a job; false if the writer is gone or the queue is closed.
     #[must_use]
-    pub(crate) fn push(&self, deed: Box<dyn Deed>) -> bool {
+    pub(crate) fn push(&self, job: Box<dyn WriteJob>) -> bool {
         let mut state = self.shared.lock();
-        if state.end == End::Closed {
+        if state.end == QueueStatus::Closed {
             return false;
         }
-        state.urgent += usize::from(deed.is_urgent());
-        state.deeds.push_back(deed);
-        if state.has(state.wants) {
-            // Woken once: until it waits again, it wants nothing.
-            state.wants = Wants::Nothing;
+        state.urgent += usize::from(job.is_urgent());
+        state.jobs.push_back(job);
+        if state.meets(state.wants) {
+            // One wake-up is enough: until the writer waits again, it needs no other.
+            state.wants = WakeCondition::Nothing;
             drop(state);
             self.shared.wake.notify_one();
         }
         true
     }
 
-    /// Nothing more comes.
     pub(crate) fn close(&self) {
         self.shared.close();
     }
 }
 
-impl Work {
-    /// Waits for what is wanted, for so long.
-    pub(crate) fn wait(&self, wants: Wants, longest: Duration) -> Waited {
+impl WriteQueueReceiver {
+    pub(crate) fn wait(&self, wants: WakeCondition, longest: Duration) -> WaitOutcome {
         let began = Instant::now();
         let mut state = self.shared.lock();
         loop {
+            // A condition variable may wake without a reason: check again, for the time that is left.
             let left = longest.saturating_sub(began.elapsed());
-            let waited = match state.has(wants) {
-                true => Some(Waited::There),
-                false if state.end == End::Closed => Some(Waited::Closed),
-                false if left.is_zero() => Some(Waited::Late),
+            let waited = match state.meets(wants) {
+                true => Some(WaitOutcome::There),
+                false if state.end == QueueStatus::Closed => Some(WaitOutcome::Closed),
+                false if left.is_zero() => Some(WaitOutcome::Late),
                 false => None,
             };
             if let Some(waited) = waited {
-                state.wants = Wants::Nothing;
+                state.wants = WakeCondition::Nothing;
                 return waited;
             }
             state.wants = wants;
@@ -120,77 +110,78 @@ impl Work {
         }
     }
 
-    /// Whether somebody waits for something that is there.
+    /// Whether a caller waits for a job in the queue.
     pub(crate) fn is_urgent(&self) -> bool {
         self.shared.lock().urgent > 0
     }
 
-    /// Takes what is there, oldest first, no more than so many.
-    pub(crate) fn take(&self, most: usize) -> Vec<Box<dyn Deed>> {
+    /// Takes the oldest jobs, at most `most`.
+    pub(crate) fn take(&self, most: usize) -> Vec<Box<dyn WriteJob>> {
         let mut state = self.shared.lock();
-        let many = state.deeds.len().min(most);
-        let taken: Vec<_> = state.deeds.drain(..many).collect();
-        state.urgent -= taken.iter().filter(|deed| deed.is_urgent()).count();
+        let many = state.jobs.len().min(most);
+        let taken: Vec<_> = state.jobs.drain(..many).collect();
+        // A batch may be smaller than the queue, so count what was taken.
+        state.urgent -= taken.iter().filter(|job| job.is_urgent()).count();
         taken
     }
 }
 
-impl Drop for Work {
+impl Drop for WriteQueueReceiver {
     fn drop(&mut self) {
         self.shared.close();
-        // Whoever waits for an answer learns that none will come.
-        self.shared.lock().deeds.clear();
+        // Dropping a job closes its channel, which tells its caller.
+        self.shared.lock().jobs.clear();
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl QueueShared {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close(&self) {
-        self.lock().end = End::Closed;
+        self.lock().end = QueueStatus::Closed;
         self.wake.notify_all();
     }
 }
 
-impl State {
-    fn has(&self, wants: Wants) -> bool {
+impl QueueState {
+    fn meets(&self, wants: WakeCondition) -> bool {
         match wants {
-            Wants::Nothing => false,
-            Wants::Any => !self.deeds.is_empty(),
-            Wants::UrgentOr(enough) => self.urgent > 0 || self.deeds.len() >= enough,
-            Wants::Many(enough) => self.deeds.len() >= enough,
+            WakeCondition::Nothing => false,
+            WakeCondition::Any => !self.jobs.is_empty(),
+            WakeCondition::UrgentOr(enough) => self.urgent > 0 || self.jobs.len() >= enough,
+            WakeCondition::Many(enough) => self.jobs.len() >= enough,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::deed::{Keep, ask, tell};
+    use super::super::write_job::{WriteRetryPolicy, awaited_job, detached_job};
     use super::*;
     use tokio::sync::Semaphore;
 
     const LONG: Duration = Duration::from_secs(30);
 
-    fn later() -> Box<dyn Deed> {
-        tell(None, Keep::Not, |_| Ok(()))
+    fn later() -> Box<dyn WriteJob> {
+        detached_job(None, WriteRetryPolicy::Not, |_| Ok(()))
     }
 
-    fn urgent() -> Box<dyn Deed> {
+    fn urgent() -> Box<dyn WriteJob> {
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        ask(Instant::now(), place, Keep::Not, |_| Ok(())).0
+        awaited_job(Instant::now(), place, WriteRetryPolicy::Not, |_| Ok(())).0
     }
 
     #[test]
     fn what_may_wait_wakes_nobody_until_it_is_enough() {
         let (queue, work) = queue();
         assert!(queue.push(later()));
-        assert_eq!(work.wait(Wants::Any, LONG), Waited::There);
-        assert_eq!(work.wait(Wants::UrgentOr(3), Duration::from_millis(1)), Waited::Late);
+        assert_eq!(work.wait(WakeCondition::Any, LONG), WaitOutcome::There);
+        assert_eq!(work.wait(WakeCondition::UrgentOr(3), Duration::from_millis(1)), WaitOutcome::Late);
         assert!(!work.is_urgent());
         assert!(queue.push(later()) && queue.push(later()));
-        assert_eq!(work.wait(Wants::UrgentOr(3), LONG), Waited::There);
+        assert_eq!(work.wait(WakeCondition::UrgentOr(3), LONG), WaitOutcome::There);
         assert_eq!(work.take(2).len(), 2);
         assert_eq!(work.take(9).len(), 1);
     }
@@ -199,11 +190,11 @@ mod tests {
     fn someone_who_waits_ends_the_gathering() {
         let (queue, work) = queue();
         let gathering = std::thread::spawn(move || {
-            let waited = work.wait(Wants::UrgentOr(512), LONG);
+            let waited = work.wait(WakeCondition::UrgentOr(512), LONG);
             (waited, work.is_urgent(), work.take(512).len(), work.is_urgent())
         });
         assert!(queue.push(later()) && queue.push(urgent()));
-        assert_eq!(gathering.join().unwrap(), (Waited::There, true, 2, false));
+        assert_eq!(gathering.join().unwrap(), (WaitOutcome::There, true, 2, false));
     }
 
     #[test]
@@ -212,9 +203,9 @@ mod tests {
         assert!(queue.push(later()));
         queue.close();
         assert!(!queue.push(later()), "nothing is taken after the end");
-        assert_eq!(work.wait(Wants::Any, LONG), Waited::There);
+        assert_eq!(work.wait(WakeCondition::Any, LONG), WaitOutcome::There);
         assert_eq!(work.take(9).len(), 1);
-        assert_eq!(work.wait(Wants::Any, LONG), Waited::Closed);
+        assert_eq!(work.wait(WakeCondition::Any, LONG), WaitOutcome::Closed);
     }
 
     #[test]

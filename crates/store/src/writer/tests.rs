@@ -1,16 +1,16 @@
-//! What can't be brought about from outside: a commit whose answer is lost, and a disk that fails to sync.
+//! Tests of failures that can't be caused from outside: a commit whose answer is lost, and a disk that fails to sync.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU8;
 use std::thread::JoinHandle;
 
-use countersign_core::ids::LedgerId;
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_policy::ids::LedgerId;
+use countersign_policy::record::{RowKind, RowStatus};
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::engine::{Cell, Dialect, Found, SqliteHome};
+use crate::engine::{ScriptedConnection, SqliteHome};
 use crate::ledger::Entry;
 
 /// What the next commit does.
@@ -19,115 +19,74 @@ const COMMITS_AND_HANGS_UP: u8 = 1;
 const HANGS_UP: u8 = 2;
 const FAILS_TO_SYNC: u8 = 3;
 
-/// A database whose next commit goes as it was told.
-struct Told {
-    engine: Box<dyn Engine>,
-    next: Arc<AtomicU8>,
-}
-
-struct ToldHome {
+/// Makes connections whose next commit does what a test has set.
+struct ScriptedHome {
     home: SqliteHome,
     next: Arc<AtomicU8>,
 }
 
-impl Home for ToldHome {
-    fn writer(&self, instance: &str) -> Result<Box<dyn Engine>, StoreFault> {
-        Ok(Box::new(Told { engine: self.home.writer(instance)?, next: Arc::clone(&self.next) }))
+impl ConnectionFactory for ScriptedHome {
+    fn writer(&self, instance: &str) -> Result<Box<dyn DatabaseConnection>, StoreFault> {
+        let next = Arc::clone(&self.next);
+        let scripted =
+            ScriptedConnection::new(self.home.writer(instance)?).on_commit(move |engine| {
+                match next.swap(HONEST, Ordering::SeqCst) {
+                    COMMITS_AND_HANGS_UP => {
+                        engine.commit()?;
+                        Err(StoreFault::unavailable("hung up after the commit"))
+                    }
+                    HANGS_UP => {
+                        engine.rollback();
+                        Err(StoreFault::unavailable("hung up before the commit"))
+                    }
+                    FAILS_TO_SYNC => {
+                        engine.rollback();
+                        let inside = "fsync: input/output error";
+                        Err(StoreFault::new(FaultKind::Unavailable, FailureScope::Disk, inside))
+                    }
+                    _ => engine.commit(),
+                }
+            });
+        Ok(Box::new(scripted))
     }
-    fn reader(&self) -> Result<Option<Box<dyn Engine>>, StoreFault> {
+    fn reader(&self) -> Result<Option<Box<dyn DatabaseConnection>>, StoreFault> {
         self.home.reader()
     }
 }
 
-impl Engine for Told {
-    fn commit(&mut self) -> Result<(), StoreFault> {
-        match self.next.swap(HONEST, Ordering::SeqCst) {
-            COMMITS_AND_HANGS_UP => {
-                self.engine.commit()?;
-                Err(StoreFault::unavailable("hung up after the commit"))
-            }
-            HANGS_UP => {
-                self.engine.rollback();
-                Err(StoreFault::unavailable("hung up before the commit"))
-            }
-            FAILS_TO_SYNC => {
-                self.engine.rollback();
-                Err(StoreFault::new(FaultKind::Unavailable, Hurt::Disk, "fsync: input/output error"))
-            }
-            _ => self.engine.commit(),
-        }
-    }
-    fn dialect(&self) -> Dialect {
-        self.engine.dialect()
-    }
-    fn begin(&mut self, writer: &str) -> Result<(), StoreFault> {
-        self.engine.begin(writer)
-    }
-    fn begin_reading(&mut self) -> Result<(), StoreFault> {
-        self.engine.begin_reading()
-    }
-    fn rollback(&mut self) {
-        self.engine.rollback();
-    }
-    fn mark(&mut self) -> Result<(), StoreFault> {
-        self.engine.mark()
-    }
-    fn unmark(&mut self) -> Result<(), StoreFault> {
-        self.engine.unmark()
-    }
-    fn back_to_mark(&mut self) -> Result<(), StoreFault> {
-        self.engine.back_to_mark()
-    }
-    fn query(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Found>, StoreFault> {
-        self.engine.query(sql, values)
-    }
-    fn execute(&mut self, sql: &str, values: &[Cell]) -> Result<u64, StoreFault> {
-        self.engine.execute(sql, values)
-    }
-    fn execute_all(&mut self, sql: &str, rows: &[Vec<Cell>]) -> Result<(), StoreFault> {
-        self.engine.execute_all(sql, rows)
-    }
-    fn script(&mut self, sql: &str) -> Result<(), StoreFault> {
-        self.engine.script(sql)
-    }
-    fn lives(&mut self, instance: &str) -> Result<bool, StoreFault> {
-        self.engine.lives(instance)
-    }
-}
-
-/// A writer on a database that does as it is told.
-struct Desk {
-    queue: Queue,
+/// A writer on a scripted database.
+struct WriterUnderTest {
+    queue: WriteQueue,
     next: Arc<AtomicU8>,
     places: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
     appended: u128,
 }
 
-impl Desk {
+impl WriterUnderTest {
     fn open(path: &Path) -> Self {
         let next = Arc::new(AtomicU8::new(HONEST));
         let home = SqliteHome::file(path, "i", None, Duration::from_secs(5)).unwrap();
-        let home = Arc::new(ToldHome { home, next: Arc::clone(&next) });
+        let home = Arc::new(ScriptedHome { home, next: Arc::clone(&next) });
         let mut engine = home.writer("i").unwrap();
         crate::migrate::migrate(engine.as_mut(), Timestamp::UNIX_EPOCH).unwrap();
         let (queue, work) = queue();
-        let writer = Writer {
+        let writer = StoreWriter {
             queue: work,
             home,
             engine: Some(engine),
             name: "main".into(),
             instance: "i".into(),
             key: None,
-            seal: Arc::new(crate::seal::Seal::fleeting().unwrap()),
+            seal: Arc::new(crate::seal::Seal::in_memory().unwrap()),
             sinks: Vec::new(),
-            outside_fails: false,
-            cadence: Cadence::default(),
+            sink_fails: false,
+            cadence: CheckpointCadence::default(),
             group: 16,
             reads: ReadRows::Soon,
             health: Arc::default(),
-            since: Since { rows: 0, when: Instant::now() },
-            pace: Pace::default(),
+            since: CheckpointAge { rows: 0, when: Instant::now() },
+            pace: BatchPace::default(),
             backlog: VecDeque::new(),
             ruined: None,
         };
@@ -141,12 +100,12 @@ impl Desk {
         self.appended += 1;
         let id = LedgerId::mint(Timestamp::UNIX_EPOCH, self.appended);
         let place = Arc::clone(&self.places).try_acquire_owned().unwrap();
-        let (deed, answer) = ask(Instant::now(), place, Keep::Not, move |tx| {
+        let (job, answer) = awaited_job(Instant::now(), place, WriteRetryPolicy::Not, move |tx| {
             let entry = Entry::new(RowKind::System, RowStatus::Success);
             tx.append(&entry, id.clone(), Timestamp::UNIX_EPOCH);
             Ok(())
         });
-        assert!(self.queue.push(deed));
+        assert!(self.queue.push(job));
         answer.blocking_recv().unwrap()
     }
 
@@ -158,7 +117,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for WriterUnderTest {
     fn drop(&mut self) {
         self.queue.close();
         self.thread.take().unwrap().join().unwrap();
@@ -169,23 +128,23 @@ impl Drop for Desk {
 fn a_commit_whose_answer_was_lost_is_asked_for() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("x.db");
-    let mut desk = Desk::open(&path);
-    desk.append(HONEST).unwrap();
-    desk.append(COMMITS_AND_HANGS_UP).unwrap();
-    let fault = desk.append(HANGS_UP).unwrap_err();
+    let mut writer = WriterUnderTest::open(&path);
+    writer.append(HONEST).unwrap();
+    writer.append(COMMITS_AND_HANGS_UP).unwrap();
+    let fault = writer.append(HANGS_UP).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Unavailable);
-    desk.append(HONEST).unwrap();
-    assert_eq!(desk.sequences(&path), [1, 2, 3], "each acknowledged row once, the others not at all");
+    writer.append(HONEST).unwrap();
+    assert_eq!(writer.sequences(&path), [1, 2, 3], "each acknowledged row once, the others not at all");
 }
 
 #[test]
 fn nothing_is_written_after_a_failed_sync() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("x.db");
-    let mut desk = Desk::open(&path);
-    desk.append(HONEST).unwrap();
-    assert!(desk.append(FAILS_TO_SYNC).is_err());
-    // The disk may have dropped what it could not write, and would say nothing the next time.
-    assert!(desk.append(HONEST).is_err());
-    assert_eq!(desk.sequences(&path), [1]);
+    let mut writer = WriterUnderTest::open(&path);
+    writer.append(HONEST).unwrap();
+    assert!(writer.append(FAILS_TO_SYNC).is_err());
+    // After a failed fsync the next one may report success although data is lost.
+    assert!(writer.append(HONEST).is_err());
+    assert_eq!(writer.sequences(&path), [1]);
 }

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use countersign_core::digest::{Digest, Domain};
-use countersign_core::ids::LedgerId;
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::ids::LedgerId;
+use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::ledger::{
-    Checkpoint, CheckpointFile, CheckpointSink, Filter, Format, Row, Why, checkpoint, keys_beside, verify,
-    verify_with,
+    Checkpoint, CheckpointFile, CheckpointSink, Format, LedgerFilter, LedgerRow, Why, checkpoint,
+    keys_beside, verify, verify_with,
 };
-use countersign_store::{Cadence, ConnectOptions, Entry, Store, StoreUrl};
+use countersign_store::{CheckpointCadence, ConnectOptions, Entry, Store, StoreUrl};
 use serde_json::Value;
 
 use crate::place::{Kind, Place, on_both, options};
@@ -31,7 +31,7 @@ fn row(number: i64) -> Entry {
 }
 
 async fn with_rows(place: &Place, rows: i64, sinks: Vec<Arc<dyn CheckpointSink>>) -> Store {
-    let checkpoints = Cadence { rows: 4, ..Cadence::default() };
+    let checkpoints = CheckpointCadence { rows: 4, ..CheckpointCadence::default() };
     let store = place.try_store(ConnectOptions { checkpoints, sinks, ..options() }).await.unwrap();
     for number in 0..rows {
         store.append(row(number), at(number)).await.unwrap();
@@ -40,15 +40,15 @@ async fn with_rows(place: &Place, rows: i64, sinks: Vec<Arc<dyn CheckpointSink>>
 }
 
 /// Every row after the one that was changed gets the hash it would have had.
-async fn rehash(place: &Place) {
+pub(crate) async fn rehash(place: &Place) {
     let lines = "SELECT CAST(sequence AS TEXT) FROM ledger ORDER BY ledger.sequence";
-    let mut previous = Digest::of(Domain::LedgerGenesis, b"main").hex();
+    let mut previous = Digest::of(DigestDomain::LedgerGenesis, b"main").hex();
     for found in place.raw_texts(lines).await {
         let sequence = found[0].clone().unwrap();
         // A store of the attacker's own computes the hash: the row is read, given its new place and written again.
         let text = place
             .raw_texts(&format!(
-                "SELECT id, kind, status, detail, CAST(time AS TEXT) FROM ledger WHERE sequence = {sequence}"
+                "SELECT id, kind, status, detail, CAST(time AS TEXT), CAST(version AS TEXT) FROM ledger WHERE sequence = {sequence}"
             ))
             .await[0]
             .clone();
@@ -57,11 +57,12 @@ async fn rehash(place: &Place) {
         let value: Value = serde_json::json!({
             "detail": serde_json::from_str::<Value>(&field(3)).unwrap(),
             "id": field(0), "kind": field(1), "prev_hash": previous, "sequence": sequence.parse::<u64>().unwrap(),
-            "status": field(2), "time": jiff::Timestamp::from_microsecond(time).unwrap().to_string(), "v": 1, "writer": "main",
+            "status": field(2), "time": jiff::Timestamp::from_microsecond(time).unwrap().to_string(),
+            "v": field(5).parse::<u32>().unwrap(), "writer": "main",
         });
-        let body = countersign_core::canonical::to_string(&value);
+        let body = countersign_policy::canonical::to_string(&value);
         let before: Digest = previous.parse().unwrap();
-        let hash = Digest::of_parts(Domain::LedgerRow, &[before.bytes(), body.as_bytes()]).hex();
+        let hash = Digest::of_parts(DigestDomain::LedgerRow, &[before.bytes(), body.as_bytes()]).hex();
         place
             .raw(&format!(
                 "UPDATE ledger SET prev_hash = '{previous}', hash = '{hash}' WHERE sequence = {sequence}"
@@ -182,8 +183,10 @@ async fn attack_08_a_sink_that_fails_is_a_row_once(place: Place) {
     drop(with_rows(&place, 20, vec![nowhere.clone()]).await);
     assert!(*nowhere.0.lock().unwrap() > 3);
     let store = place.store().await;
-    let found =
-        store.activity(Filter { q: Some("the disk outside".into()), ..Filter::default() }).await.unwrap();
+    let found = store
+        .activity(LedgerFilter { q: Some("the disk outside".into()), ..LedgerFilter::default() })
+        .await
+        .unwrap();
     assert_eq!(found.rows.len(), 1);
     assert_eq!(found.rows[0].status, RowStatus::Error);
     assert!(verify(&store, None).await.unwrap().is_clean());
@@ -252,7 +255,7 @@ async fn attack_14_the_documented_role_runs_the_gateway_and_cannot_rewrite_it() 
             "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role};
              GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};
              GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
-             REVOKE UPDATE, DELETE, TRUNCATE ON ledger, checkpoints FROM {role};
+             REVOKE UPDATE, DELETE, TRUNCATE ON ledger, checkpoints, ledger_tombstones FROM {role};
              REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON schema_migrations FROM {role}"
         ))
         .await;
@@ -261,7 +264,7 @@ async fn attack_14_the_documented_role_runs_the_gateway_and_cannot_rewrite_it() 
     let store = Store::connect(&url.parse::<StoreUrl>().unwrap(), options).await.unwrap();
     let id = hold(&store, "a", 1, at(0)).await.plan_id;
     store
-        .approve(&id, crate::plans::approval(countersign_core::confirm::Rail::Page, 1), at(1))
+        .approve(&id, crate::plans::approval(countersign_policy::confirm::ApprovalRail::Page, 1), at(1))
         .await
         .unwrap();
     let opened = store.open(crate::world::permit_for(&store, "a", at(2)).await, at(2)).await.unwrap();
@@ -284,7 +287,7 @@ async fn attack_14_the_documented_role_runs_the_gateway_and_cannot_rewrite_it() 
     place.raw(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
 
-fn sequences(rows: &[Row]) -> Vec<u64> {
+fn sequences(rows: &[LedgerRow]) -> Vec<u64> {
     rows.iter().map(|row| row.sequence).collect()
 }
 
@@ -294,13 +297,14 @@ async fn attack_18_listings_follow_the_chain_whatever_the_clock_did(place: Place
     for (number, seconds) in [0, 50, 10, 10, 9, 60, 3, 61, 61, 0].into_iter().enumerate() {
         store.append(row(number as i64), at(seconds)).await.unwrap();
     }
-    let rows = store.activity(Filter::default()).await.unwrap().rows;
+    let rows = store.activity(LedgerFilter::default()).await.unwrap().rows;
     assert_eq!(sequences(&rows), (1..=11).rev().collect::<Vec<_>>(), "newest first is the chain backwards");
     // Page by page, with rows added meanwhile: nothing is missed, nothing comes twice.
     let mut seen = Vec::new();
     let mut cursor = None;
     loop {
-        let filter = Filter { limit: Some(3), cursor, kind: Some(RowKind::Config), ..Filter::default() };
+        let filter =
+            LedgerFilter { limit: Some(3), cursor, kind: Some(RowKind::Config), ..LedgerFilter::default() };
         let page = store.activity(filter).await.unwrap();
         seen.extend(sequences(&page.rows));
         store.append(Entry::new(RowKind::System, RowStatus::Success), at(5)).await.unwrap();
@@ -311,7 +315,7 @@ async fn attack_18_listings_follow_the_chain_whatever_the_clock_did(place: Place
     }
     assert_eq!(seen, (2..=11).rev().collect::<Vec<_>>());
     // An export is the chain from its beginning: each line's previous hash is that of the line before.
-    let mut export = store.export(Filter { limit: Some(2), ..Filter::default() }, Format::Jsonl);
+    let mut export = store.export(LedgerFilter { limit: Some(2), ..LedgerFilter::default() }, Format::Jsonl);
     let mut lines = String::new();
     while let Some(piece) = export.next().await.unwrap() {
         lines.push_str(&piece);
@@ -330,11 +334,11 @@ async fn attack_18_pages_of_several_writers_miss_and_repeat_nothing(place: Place
         a.append(row(number), at(number / 4)).await.unwrap();
         b.append(row(number), at(number / 4)).await.unwrap();
     }
-    let filter = Filter { kind: Some(RowKind::Config), limit: Some(7), ..Filter::default() };
-    let mut seen: Vec<Row> = Vec::new();
+    let filter = LedgerFilter { kind: Some(RowKind::Config), limit: Some(7), ..LedgerFilter::default() };
+    let mut seen: Vec<LedgerRow> = Vec::new();
     let mut cursor = None;
     loop {
-        let page = a.activity(Filter { cursor, ..filter.clone() }).await.unwrap();
+        let page = a.activity(LedgerFilter { cursor, ..filter.clone() }).await.unwrap();
         seen.extend(page.rows);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -360,7 +364,8 @@ async fn attack_18_a_time_span_finds_rows_from_before_a_clock_step(place: Place)
         store.append(row(seconds), at(seconds)).await.unwrap();
     }
     let span = async |start: Option<i64>, end: i64| {
-        let filter = Filter { start_time: start.map(at), end_time: Some(at(end)), ..Filter::default() };
+        let filter =
+            LedgerFilter { start_time: start.map(at), end_time: Some(at(end)), ..LedgerFilter::default() };
         sequences(&store.activity(filter).await.unwrap().rows)
     };
     assert_eq!(span(Some(0), 100).await, [5, 4, 2], "also those written after the clock stood hours ahead");
@@ -414,7 +419,8 @@ async fn a_store_of_the_version_before_opens_migrates_and_verifies() {
     let store = place.store().await;
     let report = verify(&store, None).await.unwrap();
     assert_eq!((report.rows, report.checkpoints, report.first_bad), (22, 7, None));
-    let rows = store.activity(Filter { limit: Some(100), ..Filter::default() }).await.unwrap().rows;
+    let rows =
+        store.activity(LedgerFilter { limit: Some(100), ..LedgerFilter::default() }).await.unwrap().rows;
     assert_eq!(
         sequences(&rows),
         (1..=22).rev().collect::<Vec<_>>(),
@@ -432,12 +438,15 @@ async fn a_store_of_the_version_before_opens_migrates_and_verifies() {
     let now = at(20);
     let id = plans
         .iter()
-        .find(|row| row.state == countersign_core::confirm::PlanState::Pending)
+        .find(|row| row.state == countersign_policy::confirm::PlanState::Pending)
         .unwrap()
         .plan
         .id
         .clone();
-    store.approve(&id, crate::plans::approval(countersign_core::confirm::Rail::Page, 20), now).await.unwrap();
+    store
+        .approve(&id, crate::plans::approval(countersign_policy::confirm::ApprovalRail::Page, 20), now)
+        .await
+        .unwrap();
     hold(&store, "new", 77, now).await;
     store.pending(&record(&serde_json::json!({"n": 1}), now), now).await.unwrap();
     assert_eq!(verify(&store, None).await.unwrap().first_bad, None);

@@ -1,14 +1,14 @@
 //! From permit to row: what is spent, what is written, what is refused and in which words.
 
-use countersign_core::confirm::{Approval, PlanState, Rail};
-use countersign_core::gate::token_digest;
-use countersign_core::grant::Grant;
-use countersign_core::ids::GrantId;
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::refusal::Code;
+use countersign_policy::confirm::{Approval, ApprovalRail, PlanState};
+use countersign_policy::gate::token_digest;
+use countersign_policy::grant::Grant;
+use countersign_policy::ids::GrantId;
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::refusal::Code;
 use countersign_store::ledger::verify;
 use countersign_store::{
-    ConnectOptions, Ended, Filter, NotSpendable, OpenRefused, Outcome, RESULT_LIMIT, ReadRows, Store,
+    ConnectOptions, Ended, LedgerFilter, NotSpendable, OpenRefused, Outcome, RESULT_LIMIT, ReadRows, Store,
 };
 
 use crate::place::{Place, on_both, options};
@@ -28,7 +28,7 @@ pub(crate) fn success() -> Outcome {
 }
 
 async fn rows(store: &Store) -> Vec<(RowKind, RowStatus)> {
-    let page = store.activity(Filter { limit: Some(1000), ..Filter::default() }).await.unwrap();
+    let page = store.activity(LedgerFilter { limit: Some(1000), ..LedgerFilter::default() }).await.unwrap();
     let mut rows: Vec<_> = page.rows.iter().map(|row| (row.kind, row.status)).collect();
     rows.reverse();
     rows.retain(|(kind, _)| *kind != RowKind::System);
@@ -52,7 +52,7 @@ async fn a_held_call_runs_once_and_its_rows_tell_the_story(place: Place) {
     let closed = store.close(opened, outcome, at(2)).await.unwrap();
     let kept = store.plan(&holding.plan_id).await.unwrap().unwrap();
     assert_eq!((kept.state, kept.result.as_deref()), (PlanState::Done, Some("{\"ok\":true}")));
-    assert_eq!(kept.approval.unwrap().rail, Rail::Chat);
+    assert_eq!(kept.approval.unwrap().rail, ApprovalRail::Chat);
 
     let call = RowKind::Call;
     assert_eq!(
@@ -65,10 +65,10 @@ async fn a_held_call_runs_once_and_its_rows_tell_the_story(place: Place) {
         ]
     );
     let row = store.activity_row(&closed).await.unwrap().unwrap();
-    assert_eq!(row.tool.unwrap().as_str(), "write_it");
-    assert_eq!(row.intent.unwrap().reason.as_deref(), Some("because"));
-    assert_eq!(row.arguments.unwrap().text(), r#"{"number":1}"#);
-    assert_eq!((row.plan_id, row.duration_us), (Some(holding.plan_id), Some(1234)));
+    assert_eq!(row.tool.clone().unwrap().as_str(), "write_it");
+    assert_eq!(row.intent.clone().unwrap().reason.as_deref(), Some("because"));
+    assert_eq!(row.arguments.clone().unwrap().text(), r#"{"number":1}"#);
+    assert_eq!((row.plan_id.clone(), row.duration_us), (Some(holding.plan_id), Some(1234)));
     assert!(verify(&store, None).await.unwrap().is_clean());
 }
 
@@ -90,7 +90,12 @@ async fn a_token_that_came_late_is_refused_in_its_own_words(place: Place) {
                 drop(store.cancel(&holding.plan_id, &"agent".into(), now).await.unwrap())
             }
             NotSpendable::Rejected => {
-                drop(store.reject(&holding.plan_id, "ann".into(), Rail::Page, None, now).await.unwrap());
+                drop(
+                    store
+                        .reject(&holding.plan_id, "ann".into(), ApprovalRail::Page, None, now)
+                        .await
+                        .unwrap(),
+                );
             }
             NotSpendable::Expired => now = at(LIFE),
             _ => place.raw(&format!("DELETE FROM tokens WHERE token = '{}'", token_digest(token))).await,
@@ -114,7 +119,7 @@ async fn a_grant_is_used_up_to_the_last(place: Place) {
         principal: "agent".into(),
         tool: "files:write_it".into(),
         fingerprint: tool("write_it").fingerprint,
-        arguments: [("number".to_owned(), countersign_core::grant::Allowed::Any)].into(),
+        arguments: [("number".to_owned(), countersign_policy::grant::Allowed::Any)].into(),
         uses_left: 2,
         expires: at(100),
         by: "ann".into(),
@@ -172,7 +177,7 @@ async fn results_are_kept_up_to_a_size(place: Place) {
     let store = place.store().await;
     for (token, size, now) in [("small", RESULT_LIMIT, at(0)), ("large", RESULT_LIMIT + 1, at(1))] {
         let holding = hold(&store, token, size as u64, now).await;
-        let approval = Approval::over(Rail::Cli, "ann".into(), now);
+        let approval = Approval::over(ApprovalRail::Cli, "ann".into(), now);
         store.approve(&holding.plan_id, approval.clone(), now).await.unwrap();
         let opened = store.open(permit_for(&store, token, now).await, now).await.unwrap();
         let outcome = Outcome { status: Ended::Unknown, result: Some("x".repeat(size)), ..success() };

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_core::confirm::{Approval, Rail};
-use countersign_store::{Changed, Shared, Store};
+use countersign_policy::confirm::{Approval, ApprovalRail};
+use countersign_store::{Changed, Store, StoreSharing};
 use tokio::sync::broadcast::Receiver;
 
 use crate::place::Place;
@@ -27,17 +27,17 @@ async fn hearing(store: &Store) -> Receiver<Changed> {
 async fn what_one_replica_decides_the_other_hears() {
     let Some(place) = Place::postgres().await else { return };
     let (here, there) = (place.store().await, place.store().await);
-    assert_eq!(here.shared(), Shared::Yes);
+    assert_eq!(here.shared(), StoreSharing::Yes);
     let mut news = hearing(&here).await;
     let mut own = hearing(&there).await;
-    let heard = |plan: &countersign_core::ids::PlanId| Changed::Plan(plan.clone());
+    let heard = |plan: &countersign_policy::ids::PlanId| Changed::Plan(plan.clone());
 
     let held = hold(&there, "t1", 1, at(0)).await;
     assert_eq!(next(&mut news).await, heard(&held.plan_id), "a plan that came up");
-    let approval = Approval::over(Rail::Page, "ada".into(), at(1));
+    let approval = Approval::over(ApprovalRail::Page, "ada".into(), at(1));
     there.approve(&held.plan_id, approval, at(1)).await.unwrap();
     assert_eq!(next(&mut news).await, heard(&held.plan_id), "approved");
-    let again = Approval::over(Rail::Page, "bob".into(), at(1));
+    let again = Approval::over(ApprovalRail::Page, "bob".into(), at(1));
     assert!(there.approve(&held.plan_id, again, at(1)).await.is_err(), "decided already");
     let permit = permit_for(&there, "t1", at(2)).await;
     there.open(permit, at(2)).await.unwrap();
@@ -45,7 +45,7 @@ async fn what_one_replica_decides_the_other_hears() {
 
     let other = hold(&there, "t2", 2, at(3)).await;
     assert_eq!(next(&mut news).await, heard(&other.plan_id));
-    there.reject(&other.plan_id, "ada".into(), Rail::Page, None, at(4)).await.unwrap();
+    there.reject(&other.plan_id, "ada".into(), ApprovalRail::Page, None, at(4)).await.unwrap();
     assert_eq!(next(&mut news).await, heard(&other.plan_id), "rejected; the approval that lost was not told");
     assert!(own.try_recv().is_err(), "nobody hears themselves");
 }
@@ -99,6 +99,6 @@ async fn nothing_is_told_on_one_machine() {
     let store = place.store().await;
     let mut news = store.changes();
     hold(&store, "t1", 1, at(0)).await;
-    assert_eq!((store.shared(), store.is_hearing()), (Shared::No, false));
+    assert_eq!((store.shared(), store.is_hearing()), (StoreSharing::No, false));
     assert!(news.try_recv().is_err());
 }

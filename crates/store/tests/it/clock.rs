@@ -1,8 +1,8 @@
 //! A clock that runs backwards: nothing whose end has to be judged goes on, until it is right again.
 
-use countersign_core::confirm::Rail;
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::refusal::Code;
+use countersign_policy::confirm::ApprovalRail;
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::refusal::Code;
 use countersign_store::{Entry, FaultKind, HoldRefused};
 
 use crate::place::{Place, on_both};
@@ -19,14 +19,15 @@ async fn a_clock_set_back_stops_decisions_but_not_the_ledger(place: Place) {
     // It survives a restart.
     drop(store);
     let store = place.store().await;
-    let clock = |refusal: countersign_core::refusal::Refusal| assert_eq!(refusal.code, Code::ClockUntrusted);
+    let clock =
+        |refusal: countersign_policy::refusal::Refusal| assert_eq!(refusal.code, Code::ClockUntrusted);
     let refused = hold_as(&store, "agent", ("write_it", "{}"), "b", at(60)).await.unwrap_err();
     assert!(matches!(&refused, HoldRefused::Fault(fault) if fault.kind() == FaultKind::Clock));
     clock(refused.refusal());
-    clock(store.approve(&plan, approval(Rail::Page, 60), at(60)).await.unwrap_err().refusal());
+    clock(store.approve(&plan, approval(ApprovalRail::Page, 60), at(60)).await.unwrap_err().refusal());
     clock(store.open(permit, at(60)).await.unwrap_err().refusal());
     assert_eq!(store.expire(at(60)).await.unwrap_err().kind(), FaultKind::Clock);
-    // What happened is written down all the same, and two seconds are forgiven.
+    // Outcomes are still recorded, and two seconds are tolerated.
     store.append(Entry::new(RowKind::System, RowStatus::Success), at(60)).await.unwrap();
     hold_as(&store, "agent", ("write_it", "{}"), "c", at(98)).await.unwrap();
     // The recorded moment was the mistake: a person says so.
@@ -45,7 +46,7 @@ async fn waiting_for_others_is_not_a_clock_set_back() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let waiting = tokio::spawn({
         let store = store.clone();
-        async move { store.approve(&plan, approval(Rail::Page, 1), at(1)).await }
+        async move { store.approve(&plan, approval(ApprovalRail::Page, 1), at(1)).await }
     });
     tokio::time::sleep(std::time::Duration::from_millis(3_500)).await;
     other.execute("UPDATE ledger_heads SET clock = ?1", [at(4).as_microsecond()]).unwrap();

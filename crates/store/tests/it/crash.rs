@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_core::confirm::PlanState;
-use countersign_core::ids::RunId;
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_policy::confirm::PlanState;
+use countersign_policy::ids::RunId;
+use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::ledger::verify;
-use countersign_store::{Entry, Filter, Run, RunState};
+use countersign_store::{BackgroundRun, Entry, LedgerFilter, RunState};
 
 use crate::calls::success;
 use crate::place::{Place, is_long, is_quick, on_both};
@@ -66,7 +66,7 @@ async fn a_killed_writer_loses_nothing_it_acknowledged(place: Place) {
         assert!(row.is_some(), "acknowledged and lost: {id}");
     }
     // Every row can be read: none is half written.
-    let mut filter = Filter { limit: Some(1000), ..Filter::default() };
+    let mut filter = LedgerFilter { limit: Some(1000), ..LedgerFilter::default() };
     let mut read = 0;
     loop {
         let page = store.activity(filter.clone()).await.unwrap();
@@ -86,7 +86,7 @@ pub(crate) async fn open_and_wait(token: &str) {
     let store = same_store("main").await;
     let planned = store.open(permit_for(&store, token, at(1)).await, at(1)).await.unwrap();
     let free = store.open(permit_at_once("free_it", "{}", at(1)), at(1)).await.unwrap();
-    let run = Run {
+    let run = BackgroundRun {
         id: RunId::mint(at(1), 5),
         principal: "agent".into(),
         session: "s1".into(),
@@ -129,11 +129,12 @@ async fn a_call_whose_process_was_killed_has_an_unknown_outcome(place: Place) {
     assert_eq!(calls, opened[..2]);
     assert_eq!(store.plan(&plan).await.unwrap().unwrap().state, PlanState::OutcomeUnknown);
     assert_eq!(store.run(&opened[2].into()).await.unwrap().unwrap().state, RunState::OutcomeUnknown);
-    let filter = Filter { status: Some(RowStatus::Error), kind: Some(RowKind::Call), ..Filter::default() };
+    let filter =
+        LedgerFilter { status: Some(RowStatus::Error), kind: Some(RowKind::Call), ..LedgerFilter::default() };
     let rows = store.activity(filter).await.unwrap().rows;
     assert_eq!(rows.len(), 2);
     for row in rows {
-        assert_eq!(row.detail.unwrap().value()["outcome"], "unknown");
+        assert_eq!(row.detail.as_ref().unwrap().value()["outcome"], "unknown");
         assert!(row.tool.is_some() && row.intent.is_some() && row.arguments.is_some());
     }
     let again = store.recover(at(4)).await.unwrap();

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
-use countersign_core::confirm::PlanState;
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::refusal::Code;
+use countersign_policy::confirm::PlanState;
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::refusal::Code;
 use countersign_store::ledger::verify;
-use countersign_store::{ConnectOptions, Entry, FaultKind, Filter, OpenRefused, Store, StoreFault, StoreUrl};
+use countersign_store::{
+    ConnectOptions, Entry, FaultKind, LedgerFilter, OpenRefused, Store, StoreFault, StoreUrl,
+};
 
 use crate::calls::success;
 use crate::place::{Place, options};
@@ -63,7 +65,7 @@ async fn fill(store: &Store) -> (Vec<String>, StoreFault) {
 }
 
 async fn all_ids(store: &Store) -> Vec<String> {
-    let filter = Filter { kind: Some(RowKind::Config), limit: Some(1000), ..Filter::default() };
+    let filter = LedgerFilter { kind: Some(RowKind::Config), limit: Some(1000), ..LedgerFilter::default() };
     let mut ids: Vec<String> =
         store.activity(filter).await.unwrap().rows.iter().map(|row| row.id.to_string()).collect();
     ids.reverse();
@@ -88,7 +90,7 @@ async fn full_and_then_room(store: Store, make_room: impl FnOnce()) {
     assert!(matches!(read, OpenRefused::Fault(..)));
     let write = store.open(permit_at_once("free_it", &huge, at(2)), at(2)).await.unwrap_err();
     assert_eq!(write.refusal().code, Code::LedgerUnavailable);
-    // A call that is back can't be written down now: the caller is told.
+    // The outcome of a finished call cannot be recorded now: the caller gets an error.
     let mut outcome = success();
     outcome.result = Some("z".repeat(250_000));
     assert!(store.close(under_way, outcome, at(3)).await.is_err());

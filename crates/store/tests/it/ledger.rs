@@ -1,13 +1,13 @@
 //! The ledger as its readers see it: filters, pages, summaries, exports, the audit view, and lines that others can check.
 
-use countersign_core::digest::{Digest, Domain};
-use countersign_core::effect::Effect;
-use countersign_core::mode::Mode;
-use countersign_core::record::{ActorRole, RowKind, RowStatus, Source};
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
+use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::effect::Effect;
+use countersign_policy::mode::Mode;
+use countersign_policy::record::{ActorRole, RowKind, RowStatus, Source};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::role::Role;
 use countersign_store::ledger::{Cursor, Format, verify};
-use countersign_store::{Entry, Filter, Setter, Store};
+use countersign_store::{Entry, LedgerFilter, ModeSetter, Store};
 use serde_json::{Value, json};
 
 use crate::place::{Place, on_both};
@@ -20,13 +20,15 @@ on_both!(
     exported_lines_can_be_checked_without_us,
     a_summary_counts,
     the_audit_view_tells_who_decided,
+    rows_are_found_by_their_request,
+    rows_of_version_1_keep_their_hash_and_are_found_by_their_request,
 );
 
 fn entry(kind: RowKind, status: RowStatus) -> Entry {
     Entry::new(kind, status)
 }
 
-async fn ids(store: &Store, filter: Filter) -> Vec<String> {
+async fn ids(store: &Store, filter: LedgerFilter) -> Vec<String> {
     let page = store.activity(filter).await.unwrap();
     page.rows.iter().map(|row| row.id.to_string()).collect()
 }
@@ -49,26 +51,26 @@ async fn every_filter_finds_its_rows_and_no_others(place: Place) {
     other.intent = Some(intent);
     let two = store.pending(&other, at(2)).await.unwrap();
     let three = store.append(entry(RowKind::Config, RowStatus::Success), at(3)).await.unwrap();
-    let f = Filter::default;
-    let cases: Vec<(Filter, Vec<&str>)> = vec![
-        (Filter { kind: Some(RowKind::Config), ..f() }, vec![three.as_str()]),
-        (Filter { kind: Some(RowKind::Call), ..f() }, vec![two.as_str(), one.as_str()]),
-        (Filter { status: Some(RowStatus::Pending), ..f() }, vec![two.as_str()]),
-        (Filter { server: Some("git".into()), ..f() }, vec![two.as_str()]),
-        (Filter { tool: Some("free_it".into()), ..f() }, vec![one.as_str()]),
-        (Filter { intent_type: Some(Effect::Destructive), ..f() }, vec![two.as_str()]),
-        (Filter { session_id: Some("s2".into()), ..f() }, vec![two.as_str()]),
-        (Filter { principal: Some("bob".into()), ..f() }, vec![two.as_str()]),
-        (Filter { role: Some(ActorRole::Agent), ..f() }, vec![one.as_str()]),
-        (Filter { plan_id: Some("pln_1".into()), ..f() }, vec![two.as_str()]),
-        (Filter { code: Some("E_RULE_DENIED".into()), ..f() }, vec![one.as_str()]),
-        (Filter { q: Some("CLEAN".into()), ..f() }, vec![two.as_str()]),
-        (Filter { q: Some("100%".into()), ..f() }, vec![one.as_str()]),
-        (Filter { q: Some("sure_t".into()), ..f() }, vec![one.as_str()]),
-        (Filter { q: Some("1_0".into()), ..f() }, vec![]),
-        (Filter { start_time: Some(at(2)), ..f() }, vec![three.as_str(), two.as_str()]),
-        (Filter { start_time: Some(at(1)), end_time: Some(at(2)), ..f() }, vec![one.as_str()]),
-        (Filter { principal: Some("bob".into()), kind: Some(RowKind::Config), ..f() }, vec![]),
+    let f = LedgerFilter::default;
+    let cases: Vec<(LedgerFilter, Vec<&str>)> = vec![
+        (LedgerFilter { kind: Some(RowKind::Config), ..f() }, vec![three.as_str()]),
+        (LedgerFilter { kind: Some(RowKind::Call), ..f() }, vec![two.as_str(), one.as_str()]),
+        (LedgerFilter { status: Some(RowStatus::Pending), ..f() }, vec![two.as_str()]),
+        (LedgerFilter { server: Some("git".into()), ..f() }, vec![two.as_str()]),
+        (LedgerFilter { tool: Some("free_it".into()), ..f() }, vec![one.as_str()]),
+        (LedgerFilter { intent_type: Some(Effect::Destructive), ..f() }, vec![two.as_str()]),
+        (LedgerFilter { session_id: Some("s2".into()), ..f() }, vec![two.as_str()]),
+        (LedgerFilter { principal: Some("bob".into()), ..f() }, vec![two.as_str()]),
+        (LedgerFilter { role: Some(ActorRole::Agent), ..f() }, vec![one.as_str()]),
+        (LedgerFilter { plan_id: Some("pln_1".into()), ..f() }, vec![two.as_str()]),
+        (LedgerFilter { code: Some("E_RULE_DENIED".into()), ..f() }, vec![one.as_str()]),
+        (LedgerFilter { q: Some("CLEAN".into()), ..f() }, vec![two.as_str()]),
+        (LedgerFilter { q: Some("100%".into()), ..f() }, vec![one.as_str()]),
+        (LedgerFilter { q: Some("sure_t".into()), ..f() }, vec![one.as_str()]),
+        (LedgerFilter { q: Some("1_0".into()), ..f() }, vec![]),
+        (LedgerFilter { start_time: Some(at(2)), ..f() }, vec![three.as_str(), two.as_str()]),
+        (LedgerFilter { start_time: Some(at(1)), end_time: Some(at(2)), ..f() }, vec![one.as_str()]),
+        (LedgerFilter { principal: Some("bob".into()), kind: Some(RowKind::Config), ..f() }, vec![]),
     ];
     for (filter, expect) in cases {
         let shown = format!("{filter:?}");
@@ -84,7 +86,7 @@ async fn pages_are_stable_while_rows_are_added(place: Place) {
             .await
             .unwrap();
     }
-    let mut filter = Filter { kind: Some(RowKind::Config), limit: Some(10), ..Filter::default() };
+    let mut filter = LedgerFilter { kind: Some(RowKind::Config), limit: Some(10), ..LedgerFilter::default() };
     let mut seen = Vec::new();
     loop {
         let page = store.activity(filter.clone()).await.unwrap();
@@ -109,10 +111,10 @@ async fn hostile_text_is_kept_and_found_as_text(place: Place) {
     let id = store.pending(&odd, at(1)).await.unwrap();
     let row = store.activity_row(&id).await.unwrap().unwrap();
     let visible = hostile.replace('\0', "\u{2400}");
-    assert_eq!(row.principal.unwrap().as_str(), visible);
-    assert_eq!(row.intent.unwrap().reason.unwrap(), visible);
-    assert_eq!(row.arguments.unwrap().value()["text"], hostile, "JSON has its own way to write U+0000");
-    let found = ids(&store, Filter { q: Some("DROP TABLE".into()), ..Filter::default() }).await;
+    assert_eq!(row.entry.principal.unwrap().as_str(), visible);
+    assert_eq!(row.entry.intent.unwrap().reason.unwrap(), visible);
+    assert_eq!(row.entry.arguments.unwrap().value()["text"], hostile, "JSON has its own way to write U+0000");
+    let found = ids(&store, LedgerFilter { q: Some("DROP TABLE".into()), ..LedgerFilter::default() }).await;
     assert_eq!(found, [id.as_str()]);
     assert!(verify(&store, None).await.unwrap().is_clean());
 }
@@ -126,7 +128,7 @@ async fn exported_lines_can_be_checked_without_us(place: Place) {
             .await
             .unwrap();
     }
-    let filter = Filter { limit: Some(3), ..Filter::default() };
+    let filter = LedgerFilter { limit: Some(3), ..LedgerFilter::default() };
     let mut lines = Vec::new();
     let mut export = store.export(filter.clone(), Format::Jsonl);
     while let Some(text) = export.next().await.unwrap() {
@@ -134,7 +136,7 @@ async fn exported_lines_can_be_checked_without_us(place: Place) {
         lines.extend(text.lines().map(str::to_owned));
     }
     assert_eq!(lines.len(), 8, "seven calls and the row of the key");
-    let mut prev = Digest::of(Domain::LedgerGenesis, b"main");
+    let mut prev = Digest::of(DigestDomain::LedgerGenesis, b"main");
     for (index, line) in lines.iter().enumerate() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_eq!(row["sequence"], index as u64 + 1);
@@ -142,7 +144,7 @@ async fn exported_lines_can_be_checked_without_us(place: Place) {
         let hash = row["hash"].as_str().unwrap();
         let without = line.replace(&format!("\"hash\":\"{hash}\","), "");
         assert_ne!(*line, without);
-        prev = Digest::of(Domain::LedgerRow, &[prev.bytes().as_slice(), without.as_bytes()].concat());
+        prev = Digest::of(DigestDomain::LedgerRow, &[prev.bytes().as_slice(), without.as_bytes()].concat());
         assert_eq!(hash, prev.hex());
     }
     let mut csv = String::new();
@@ -171,17 +173,22 @@ async fn the_audit_view_tells_who_decided(place: Place) {
     let store = place.store().await;
     let yes = hold(&store, "a", 1, at(0)).await.plan_id;
     let no = hold(&store, "b", 2, at(0)).await.plan_id;
-    use countersign_core::confirm::Rail;
-    store.approve(&yes, crate::plans::approval(Rail::Page, 1), at(1)).await.unwrap();
-    store.reject(&no, "bob".into(), Rail::Cli, Some("not today".into()), at(2)).await.unwrap();
+    use countersign_policy::confirm::ApprovalRail;
+    store.approve(&yes, crate::plans::approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
+    store.reject(&no, "bob".into(), ApprovalRail::Cli, Some("not today".into()), at(2)).await.unwrap();
     let mut direct = entry(RowKind::Memory, RowStatus::Success);
     direct.principal = Some("line".into());
     direct.role = Some(ActorRole::Human);
     let detail =
         json!({"action": "direct_write", "actor_id": "eve", "entity_type": "decision", "entity_id": "dec_1"});
     store.append(direct.with_detail(&detail), at(3)).await.unwrap();
-    let setter =
-        Setter { principal: "agent".into(), session: "s".into(), role: Role::Agent, source: Source::Mcp };
+    let setter = ModeSetter {
+        principal: "agent".into(),
+        session: "s".into(),
+        role: Role::Agent,
+        source: Source::Mcp,
+        host: None,
+    };
     store.set_mode(&setter, Mode::Plan, at(4)).await.unwrap();
     let sql =
         "SELECT action, actor_type, actor_id, entity_type, entity_id, created_at FROM audit_log ORDER BY id";
@@ -196,4 +203,56 @@ async fn the_audit_view_tells_who_decided(place: Place) {
             ["direct_write", "human", "eve", "decision", "dec_1", "2027-01-15T08:00:03.000Z"],
         ]
     );
+}
+
+async fn rows_are_found_by_their_request(place: Place) {
+    let store = place.store().await;
+    let mut one = record(&json!({"n": 1}), at(1));
+    one.request_id = Some("req_1".into());
+    let other = countersign_policy::record::CallRecord { request_id: Some("req_2".into()), ..one.clone() };
+    let first = store.pending(&one, at(1)).await.unwrap();
+    store.pending(&other, at(2)).await.unwrap();
+    // The row of the outcome says it again.
+    hold(&store, "a", 7, at(3)).await;
+    let opened = store.open(crate::world::permit_for(&store, "a", at(4)).await, at(4)).await.unwrap();
+    store.close(opened, crate::calls::success(), at(5)).await.unwrap();
+    let of = |id: &str| LedgerFilter { request_id: Some(id.into()), ..LedgerFilter::default() };
+    assert_eq!(ids(&store, of("req_1")).await, [first.as_str()]);
+    assert_eq!(ids(&store, of("req_0123456789abcdef")).await.len(), 3, "pending, allowed, success");
+    assert!(ids(&store, of("req_")).await.is_empty());
+    let both = LedgerFilter { status: Some(RowStatus::Pending), ..of("req_1") };
+    assert_eq!(ids(&store, both).await.len(), 1);
+    let row = store.activity_row(&first).await.unwrap().unwrap();
+    let json: Value = serde_json::from_str(&row.json()).unwrap();
+    assert_eq!((&json["request_id"], &json["v"]), (&json!("req_1"), &json!(2)));
+    assert!(verify(&store, None).await.unwrap().is_clean());
+}
+
+async fn rows_of_version_1_keep_their_hash_and_are_found_by_their_request(place: Place) {
+    let store = place.store().await;
+    for number in 1..6 {
+        store
+            .append(entry(RowKind::Config, RowStatus::Success).with_fact("n", number), at(number))
+            .await
+            .unwrap();
+    }
+    place.unlock().await;
+    place
+        .raw("UPDATE ledger SET version = 1, detail = '{\"request_id\":\"req_old\"}' WHERE sequence = 3")
+        .await;
+    crate::attacks_ledger::rehash(&place).await;
+    assert!(verify(&store, None).await.unwrap().is_clean());
+    let of = |id: &str| LedgerFilter { request_id: Some(id.into()), ..LedgerFilter::default() };
+    let found = store.activity(of("req_old")).await.unwrap().rows;
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].sequence, found[0].request_id().unwrap().as_str()), (3, "req_old"));
+    assert!(
+        !found[0].json().contains("\"request_id\":\"req_old\",\"s"),
+        "the exported line is what was hashed"
+    );
+    assert!(store.activity(of("req_ol")).await.unwrap().rows.is_empty());
+    // A column that rows of its version do not have is not hashed, so it must be empty.
+    place.raw("UPDATE ledger SET request_id = 'req_old' WHERE sequence = 3").await;
+    let bad = verify(&store, None).await.unwrap().first_bad.unwrap();
+    assert_eq!((bad.sequence, bad.why), (3, countersign_store::ledger::Why::Changed));
 }

@@ -1,10 +1,10 @@
 //! Opened to be read: what is there is seen, beside a writer too; nothing is made, brought up to date or written, and a store of
 //! another version is refused.
 
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::refusal::Code;
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::refusal::Code;
 use countersign_store::ledger::verify;
-use countersign_store::{ConnectOptions, Entry, FaultKind, Filter, Store, StoreFault, StoreUrl};
+use countersign_store::{ConnectOptions, Entry, FaultKind, LedgerFilter, Store, StoreFault, StoreUrl};
 
 use crate::place::{Kind, Place, on_both, options};
 use crate::world::at;
@@ -35,7 +35,7 @@ fn files(place: &Place) -> Vec<String> {
 }
 
 async fn rows(store: &Store) -> usize {
-    store.activity(Filter::default()).await.unwrap().rows.len()
+    store.activity(LedgerFilter::default()).await.unwrap().rows.len()
 }
 
 async fn a_store_is_looked_at_beside_its_writer_and_never_written(place: Place) {
@@ -60,7 +60,7 @@ async fn a_store_is_looked_at_beside_its_writer_and_never_written(place: Place) 
 
 async fn a_store_of_another_version_is_refused_and_left_as_it_is(place: Place) {
     drop(place.store().await);
-    let steps = "SELECT CAST(version AS TEXT) FROM schema_migrations ORDER BY version";
+    let steps = "SELECT CAST(version AS TEXT) FROM schema_migrations ORDER BY schema_migrations.version";
     let newest = place.raw_texts(steps).await;
     place.raw("INSERT INTO schema_migrations (version, name, applied) VALUES (999, 'later', 0)").await;
     let fault = look(&place).await.err().unwrap();

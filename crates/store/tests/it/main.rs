@@ -10,6 +10,7 @@
     reason = "a test may fail loudly and say what it left out"
 )]
 
+mod arguments;
 mod attacks_ledger;
 mod attacks_plans;
 mod attacks_tls;
@@ -18,6 +19,7 @@ mod changes;
 mod clock;
 mod crash;
 mod disk;
+mod known_definitions;
 mod ledger;
 mod look;
 mod memory;
@@ -26,7 +28,9 @@ mod plans;
 mod processes;
 mod race;
 mod records;
+mod retention;
 mod schema;
+mod spends;
 mod tamper;
 mod vanished;
 mod world;

@@ -1,21 +1,21 @@
-//! The governed memory's rows: decided once whoever races, written with their audit row or not at all, kept as they came,
-//! found alike on both databases.
+//! Rows of the memory: decided once in any race, written with their audit row or not at all, stored unchanged, found
+//! alike on both databases.
 
 use std::collections::HashMap;
 
-use countersign_core::memory::{
-    Authority, DecisionOutcome, ProposalStatus, RecordKind, RecordStatus, Relation, Scope, SessionOutcome,
-    Touch,
+use countersign_policy::memory::{
+    DecisionOutcome, ProposalStatus, RecordAuthority, RecordKind, RecordRelation, RecordStatus, Scope,
+    SessionActivityKind, SessionOutcome,
 };
-use countersign_core::record::Source;
-use countersign_core::refusal::Code;
-use countersign_core::role::Role;
+use countersign_policy::record::Source;
+use countersign_policy::refusal::Code;
+use countersign_policy::role::Role;
 use countersign_store::Store;
 use countersign_store::ledger::verify;
 use countersign_store::memory::{
-    Activity, Actor, AuditFilter, Body, Holding, NewProposal, NewRecord, NewSession, NotLinked, NotLogged,
-    NotReviewed, Origin, Proposal, ProposalQuery, Proposed, RecordQuery, Rewording, Ruling, Terms,
-    content_hash,
+    Activity, AuditFilter, Body, Holding, MemoryActor, NewProposal, NewRecord, NewSession, NotLinked,
+    NotLogged, NotReviewed, Origin, Proposal, ProposalQuery, Proposed, RecordQuery, ReviewRuling, Rewording,
+    Terms, content_hash,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -38,11 +38,11 @@ on_both!(
     imports_keep_ids_and_leave_out_what_is_there,
 );
 
-pub(crate) fn actor(name: &str, role: Role) -> Actor {
-    Actor { principal: name.into(), role, session: Some("s1".into()), source: Source::Mcp, named: None }
+pub(crate) fn actor(name: &str, role: Role) -> MemoryActor {
+    MemoryActor { principal: name.into(), role, session: Some("s1".into()), source: Source::Mcp, named: None }
 }
 
-fn person() -> Actor {
+fn person() -> MemoryActor {
     actor("ada", Role::Human)
 }
 
@@ -125,7 +125,7 @@ pub(crate) async fn decide_all(how: &str) {
     say("ready");
     listen();
     for id in ids {
-        let ruling = if word == "approve" { Ruling::Approve(None) } else { Ruling::Reject };
+        let ruling = if word == "approve" { ReviewRuling::Approve(None) } else { ReviewRuling::Reject };
         let decided =
             store.review(&id, ruling, Some(word.into()), actor(writer, Role::Human), at(1)).await.unwrap();
         match decided {
@@ -230,9 +230,9 @@ async fn without_an_audit_row_nothing_is_written(place: Place) {
     };
     place.raw(shut).await;
     let code = |fault: countersign_store::StoreFault| fault.refusal().code;
-    let refused = store.review(&id, Ruling::Approve(None), None, person(), at(1)).await.unwrap_err();
+    let refused = store.review(&id, ReviewRuling::Approve(None), None, person(), at(1)).await.unwrap_err();
     assert_eq!(code(refused), Code::LedgerUnavailable);
-    assert!(store.review(&id, Ruling::Reject, None, person(), at(1)).await.is_err());
+    assert!(store.review(&id, ReviewRuling::Reject, None, person(), at(1)).await.is_err());
     let written =
         store.write_record(record("x", RecordKind::Decision), Origin::Direct, person(), at(1)).await;
     assert!(written.is_err());
@@ -250,7 +250,7 @@ async fn without_an_audit_row_nothing_is_written(place: Place) {
     );
     assert!(place.raw_texts("SELECT id FROM memory_records").await.is_empty());
     place.raw(open).await;
-    assert!(store.review(&id, Ruling::Approve(None), None, person(), at(2)).await.unwrap().is_ok());
+    assert!(store.review(&id, ReviewRuling::Approve(None), None, person(), at(2)).await.unwrap().is_ok());
     let report = verify(&store, None).await.unwrap();
     assert_eq!((report.rows, report.first_bad), (before + 1, None));
 }
@@ -262,7 +262,7 @@ async fn a_decision_keeps_both_texts_and_who_and_why(place: Place) {
     let mut by = person();
     by.named = Some("Ada L.".into());
     let rewording = Rewording { content: "Use PostgreSQL".into(), words: "use postgresql".into() };
-    let ruling = Ruling::Approve(Some(rewording));
+    let ruling = ReviewRuling::Approve(Some(rewording));
     let reviewed = store.review(&id, ruling, Some(note.into()), by, at(1)).await.unwrap().unwrap();
     let record_id = reviewed.record_id.unwrap();
     let kept = store.proposal(&id, at(2)).await.unwrap().unwrap();
@@ -272,14 +272,14 @@ async fn a_decision_keeps_both_texts_and_who_and_why(place: Place) {
     let record = store.record(&record_id).await.unwrap().unwrap();
     assert_eq!(
         (record.body.content.as_str(), record.authority),
-        ("Use PostgreSQL", Some(Authority::Approved))
+        ("Use PostgreSQL", Some(RecordAuthority::Approved))
     );
     assert_eq!(record.proposal_id, id);
-    let again = store.review(&id, Ruling::Reject, None, person(), at(3)).await.unwrap().unwrap_err();
+    let again = store.review(&id, ReviewRuling::Reject, None, person(), at(3)).await.unwrap().unwrap_err();
     assert_eq!(again.refusal(&id).code, Code::ProposalDecided);
     assert!(again.refusal(&id).message.contains("approved by Ada L."), "{:?}", again.refusal(&id));
     let unknown =
-        store.review("prop_none", Ruling::Reject, None, person(), at(3)).await.unwrap().unwrap_err();
+        store.review("prop_none", ReviewRuling::Reject, None, person(), at(3)).await.unwrap().unwrap_err();
     assert_eq!(unknown, NotReviewed::Unknown);
     let rows = audit(&place).await;
     let some = |text: &str| Some(text.to_owned());
@@ -297,13 +297,14 @@ async fn a_decision_keeps_both_texts_and_who_and_why(place: Place) {
 async fn what_was_rejected_may_be_proposed_again(place: Place) {
     let store = place.store().await;
     let id = propose(&store, "use tabs", at(0)).await;
-    store.review(&id, Ruling::Reject, Some("spaces".into()), person(), at(1)).await.unwrap().unwrap();
+    store.review(&id, ReviewRuling::Reject, Some("spaces".into()), person(), at(1)).await.unwrap().unwrap();
     let again = store.propose(proposal("Use Tabs", at(2)), actor("agent", Role::Agent), at(2)).await.unwrap();
     let Proposed::New { id: second, rejected, recorded, .. } = again else { panic!("{again:?}") };
     let rejected = rejected.unwrap();
     assert_eq!((rejected.id, rejected.review_note.as_deref()), (id, Some("spaces")));
     assert_eq!(recorded, None);
-    let record = store.review(&second, Ruling::Approve(None), None, person(), at(3)).await.unwrap().unwrap();
+    let record =
+        store.review(&second, ReviewRuling::Approve(None), None, person(), at(3)).await.unwrap().unwrap();
     let third = store.propose(proposal("use tabs", at(4)), actor("agent", Role::Agent), at(4)).await.unwrap();
     let Proposed::New { recorded, .. } = third else { panic!("{third:?}") };
     assert_eq!(recorded, record.record_id);
@@ -319,7 +320,7 @@ async fn what_nobody_decides_expires(place: Place) {
         "before any sweep"
     );
     let refused =
-        store.review(&first, Ruling::Approve(None), None, person(), late).await.unwrap().unwrap_err();
+        store.review(&first, ReviewRuling::Approve(None), None, person(), late).await.unwrap().unwrap_err();
     assert_eq!(refused.refusal(&first).reason_code, "proposal_expired");
     // The same text may be proposed again at once.
     let second = propose(&store, "use tabs", late).await;
@@ -434,13 +435,13 @@ async fn links_and_outcomes_change_what_holds(place: Place) {
         store.find_records(query).await.unwrap().into_iter().map(|one| one.id).collect::<Vec<_>>()
     };
     let link =
-        store.link_records(&new, &old, Relation::Supersedes, person(), at(2)).await.unwrap().unwrap().0;
+        store.link_records(&new, &old, RecordRelation::Supersedes, person(), at(2)).await.unwrap().unwrap().0;
     assert_eq!(holding().await, std::slice::from_ref(&new), "what is superseded holds no longer");
-    let twice = store.link_records(&new, &old, Relation::Supersedes, person(), at(2)).await.unwrap();
+    let twice = store.link_records(&new, &old, RecordRelation::Supersedes, person(), at(2)).await.unwrap();
     assert_eq!(twice.unwrap_err(), NotLinked::Exists(link.clone()));
-    let nowhere = store.link_records(&new, "d_none", Relation::Related, person(), at(2)).await.unwrap();
+    let nowhere = store.link_records(&new, "d_none", RecordRelation::Related, person(), at(2)).await.unwrap();
     assert_eq!(nowhere.unwrap_err(), NotLinked::Unknown("d_none".into()));
-    store.link_records(&learnt, &new, Relation::Supports, person(), at(3)).await.unwrap().unwrap();
+    store.link_records(&learnt, &new, RecordRelation::Supports, person(), at(3)).await.unwrap().unwrap();
     assert_eq!(store.links_of(&new).await.unwrap().len(), 2);
     let noted = store.record_outcome(&new, DecisionOutcome::Failed, "slow", person(), at(4)).await.unwrap();
     assert!(noted.is_some());
@@ -476,19 +477,27 @@ async fn sessions_hear_of_each_other(place: Place) {
     let touch =
         |kind| Activity { kind, target: "src/a.rs".into(), outcome: String::new(), details: String::new() };
     let log = async |id: &str, who, kind, now| store.log_session(id, who, touch(kind), now).await.unwrap();
-    assert_eq!(log(&first, &one, Touch::FileRead, at(1)).await.unwrap(), []);
-    assert_eq!(log(&second, &two, Touch::FileRead, at(1)).await.unwrap(), [], "two who read are no conflict");
-    let conflicts = log(&second, &two, Touch::FileEdit, at(2)).await.unwrap();
+    assert_eq!(log(&first, &one, SessionActivityKind::FileRead, at(1)).await.unwrap(), []);
+    assert_eq!(
+        log(&second, &two, SessionActivityKind::FileRead, at(1)).await.unwrap(),
+        [],
+        "two who read are no conflict"
+    );
+    let conflicts = log(&second, &two, SessionActivityKind::FileEdit, at(2)).await.unwrap();
     assert_eq!((conflicts.len(), conflicts[0].session_id.as_str()), (1, first.as_str()));
-    let conflicts = log(&first, &one, Touch::FileRead, at(3)).await.unwrap();
-    assert_eq!((conflicts.len(), conflicts[0].kind), (1, Touch::FileEdit));
+    let conflicts = log(&first, &one, SessionActivityKind::FileRead, at(3)).await.unwrap();
+    assert_eq!((conflicts.len(), conflicts[0].kind), (1, SessionActivityKind::FileEdit));
     assert_eq!(store.sessions_at("src/a.rs", at(3)).await.unwrap().len(), 1);
-    assert_eq!(log(&first, &two, Touch::FileEdit, at(3)).await, Err(NotLogged::Unknown), "it is another's");
+    assert_eq!(
+        log(&first, &two, SessionActivityKind::FileEdit, at(3)).await,
+        Err(NotLogged::Unknown),
+        "it is another's"
+    );
     assert_eq!(store.open_sessions(at(3)).await.unwrap().len(), 2);
     // Silence for half an hour counts as gone.
-    assert_eq!(log(&first, &one, Touch::FileEdit, at(2000)).await.unwrap(), []);
+    assert_eq!(log(&first, &one, SessionActivityKind::FileEdit, at(2000)).await.unwrap(), []);
     store.end_session(&first, &one, SessionOutcome::Success, "done", at(2001)).await.unwrap().unwrap();
-    assert_eq!(log(&first, &one, Touch::FileEdit, at(2002)).await, Err(NotLogged::Ended));
+    assert_eq!(log(&first, &one, SessionActivityKind::FileEdit, at(2002)).await, Err(NotLogged::Ended));
 }
 
 async fn imports_keep_ids_and_leave_out_what_is_there(place: Place) {
@@ -504,7 +513,7 @@ async fn imports_keep_ids_and_leave_out_what_is_there(place: Place) {
     let ids = store.import_records(import, Origin::Legacy, person(), at(0)).await.unwrap();
     assert_eq!((ids.len(), ids[0].as_str()), (3, "d_0123456789abcdef"), "a taken or foreign id is replaced");
     for id in &ids {
-        assert_eq!(store.record(id).await.unwrap().unwrap().authority, Some(Authority::LegacyApproved));
+        assert_eq!(store.record(id).await.unwrap().unwrap().authority, Some(RecordAuthority::LegacyApproved));
     }
     assert_eq!(audit(&place).await.len(), 3, "each with its row");
 }

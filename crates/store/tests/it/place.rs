@@ -110,10 +110,12 @@ impl Place {
         let sql = match &self.kind {
             Kind::Sqlite => {
                 "DROP TRIGGER ledger_no_update; DROP TRIGGER ledger_no_delete; DROP TRIGGER ledger_no_replace;
-                 DROP TRIGGER checkpoints_no_update; DROP TRIGGER checkpoints_no_delete"
+                 DROP TRIGGER checkpoints_no_update; DROP TRIGGER checkpoints_no_delete;
+                 DROP TRIGGER tombstones_no_update; DROP TRIGGER tombstones_no_delete; DROP TRIGGER tombstones_no_replace"
             }
             Kind::Postgres { .. } => {
-                "ALTER TABLE ledger DISABLE TRIGGER USER; ALTER TABLE checkpoints DISABLE TRIGGER USER"
+                "ALTER TABLE ledger DISABLE TRIGGER USER; ALTER TABLE checkpoints DISABLE TRIGGER USER;
+                 ALTER TABLE ledger_tombstones DISABLE TRIGGER USER"
             }
         };
         self.raw(sql).await;

@@ -1,15 +1,15 @@
 //! Plans and decisions: joining, limits, who is first, pauses, expiry, and what is left after a crash.
 
-use countersign_core::call::Arguments;
-use countersign_core::confirm::{Approval, PlanEnd, PlanState, Rail, Strength};
-use countersign_core::gate::token_digest;
-use countersign_core::ids::{CredentialId, PlanId, Secret};
-use countersign_core::record::RowKind;
-use countersign_core::refusal::Code;
-use countersign_core::role::Role;
+use countersign_policy::call::Arguments;
+use countersign_policy::confirm::{Approval, ApprovalRail, ApprovalStrength, PlanEnd, PlanState};
+use countersign_policy::gate::token_digest;
+use countersign_policy::ids::{CredentialId, PlanId, Secret};
+use countersign_policy::record::RowKind;
+use countersign_policy::refusal::Code;
+use countersign_policy::role::Role;
 use countersign_store::{
-    Credential, DecideRefused, Filter, HoldRefused, Joined, NotDecided, PENDING_LIMIT, Paused, PlanFilter,
-    Store, secret_digest,
+    Credential, DecideRefused, HoldRefused, LedgerFilter, NotDecided, PENDING_LIMIT, Paused, PlanFilter,
+    PlanMatch, Store, secret_digest,
 };
 use serde_json::json;
 
@@ -31,7 +31,7 @@ on_both!(
     plans_are_listed_newest_first_by_pages,
 );
 
-pub(crate) fn approval(rail: Rail, seconds: i64) -> Approval {
+pub(crate) fn approval(rail: ApprovalRail, seconds: i64) -> Approval {
     Approval::over(rail, "ann".into(), at(seconds))
 }
 
@@ -50,7 +50,7 @@ async fn an_equal_call_joins_and_either_token_ends_both(place: Place) {
     let store = place.store().await;
     let first = hold(&store, "a", 1, at(0)).await;
     let second = hold(&store, "b", 1, at(100)).await;
-    assert_eq!((first.how, second.how), (Joined::New, Joined::Existing));
+    assert_eq!((first.how, second.how), (PlanMatch::New, PlanMatch::Existing));
     assert_eq!((&second.plan_id, second.hash), (&first.plan_id, first.hash));
     assert_eq!(second.expires, at(100 + LIFE), "joining moves the plan's end");
     let held = store.held(token_digest("a")).await.unwrap().unwrap();
@@ -62,16 +62,16 @@ async fn an_equal_call_joins_and_either_token_ends_both(place: Place) {
     store.open(permit_for(&store, "b", at(101)).await, at(101)).await.unwrap();
     assert_eq!(store.open(late, at(101)).await.unwrap_err().refusal().code, Code::ConfirmTokenUsed);
     let third = hold(&store, "c", 1, at(102)).await;
-    assert_eq!(third.how, Joined::New, "a plan that runs is not joined");
+    assert_eq!(third.how, PlanMatch::New, "a plan that runs is not joined");
     let other = hold_as(&store, "other", ("write_it", r#"{"number":1}"#), "d", at(103)).await.unwrap();
-    assert_eq!(other.how, Joined::New, "nor is another principal's");
+    assert_eq!(other.how, PlanMatch::New, "nor is another principal's");
 }
 
 async fn an_expired_plan_makes_room_for_its_equal(place: Place) {
     let store = place.store().await;
     let first = hold(&store, "a", 1, at(0)).await;
     let second = hold(&store, "b", 1, at(LIFE)).await;
-    assert_eq!(second.how, Joined::New);
+    assert_eq!(second.how, PlanMatch::New);
     assert_ne!(first.plan_id, second.plan_id);
     assert_eq!(state(&store, &first.plan_id).await, PlanState::Expired);
 }
@@ -86,15 +86,20 @@ async fn attack_02_an_equal_call_joins_whatever_its_meta_and_the_plan_keeps_its_
         (plan, holding)
     };
     let (plan, first) = hold("a", Some(r#"{"tool_use":"1","tenant":"shown"}"#), 1).await;
-    assert_eq!((first.how, first.hash), (Joined::New, plan.hash));
+    assert_eq!((first.how, first.hash), (PlanMatch::New, plan.hash));
     for (token, meta, number) in [("b", Some(r#"{"tool_use":"2","tenant":"other"}"#), 2), ("c", None, 3)] {
         let (other, joined) = hold(token, meta, number).await;
         assert_ne!(other.hash, plan.hash);
-        assert_eq!((joined.how, &joined.plan_id, joined.hash), (Joined::Existing, &first.plan_id, plan.hash));
+        assert_eq!(
+            (joined.how, &joined.plan_id, joined.hash),
+            (PlanMatch::Existing, &first.plan_id, plan.hash)
+        );
         let held = store.held(token_digest(token)).await.unwrap().unwrap();
         assert_eq!(held.plan.meta, plan.meta, "what was shown is what will be sent");
     }
-    let rows = store.activity(Filter { plan_id: Some(first.plan_id.clone()), ..Filter::default() }).await;
+    let rows = store
+        .activity(LedgerFilter { plan_id: Some(first.plan_id.clone()), ..LedgerFilter::default() })
+        .await;
     assert!(rows.unwrap().rows.iter().all(|row| row.plan_hash == Some(plan.hash)));
 }
 
@@ -118,30 +123,31 @@ async fn twenty_pending_are_the_limit(place: Place) {
 async fn the_first_answer_decides_once(place: Place) {
     let store = place.store().await;
     let id = hold(&store, "a", 1, at(0)).await.plan_id;
-    let decided = store.approve(&id, approval(Rail::Page, 1), at(1)).await.unwrap();
+    let decided = store.approve(&id, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
     assert_eq!(decided.plan.id, id);
     let row = store.activity_row(&decided.ledger_id).await.unwrap().unwrap();
     assert_eq!((row.kind, row.approval().unwrap().by.as_str()), (RowKind::Approval, "ann"));
-    let again = why(store.approve(&id, approval(Rail::Cli, 2), at(2)).await.unwrap_err());
+    let again = why(store.approve(&id, approval(ApprovalRail::Cli, 2), at(2)).await.unwrap_err());
     assert_eq!(again, NotDecided::Decided(PlanState::Approved));
     assert_eq!(again.refusal().code, Code::PlanDecided);
-    let no = store.reject(&id, "bob".into(), Rail::Page, None, at(2)).await.unwrap_err();
+    let no = store.reject(&id, "bob".into(), ApprovalRail::Page, None, at(2)).await.unwrap_err();
     assert_eq!(why(no), NotDecided::Decided(PlanState::Approved));
-    assert_eq!(store.plan(&id).await.unwrap().unwrap().approval, Some(approval(Rail::Page, 1)));
-    let unknown = why(store.approve(&"pln_x".into(), approval(Rail::Page, 1), at(1)).await.unwrap_err());
+    assert_eq!(store.plan(&id).await.unwrap().unwrap().approval, Some(approval(ApprovalRail::Page, 1)));
+    let unknown =
+        why(store.approve(&"pln_x".into(), approval(ApprovalRail::Page, 1), at(1)).await.unwrap_err());
     assert_eq!(unknown.refusal().code, Code::PlanNotFound);
     let old = hold(&store, "b", 2, at(0)).await.plan_id;
-    let late = why(store.approve(&old, approval(Rail::Page, LIFE), at(LIFE)).await.unwrap_err());
+    let late = why(store.approve(&old, approval(ApprovalRail::Page, LIFE), at(LIFE)).await.unwrap_err());
     assert_eq!((late, late.refusal().reason_code), (NotDecided::Expired, "plan_expired"));
 }
 
 async fn a_weak_answer_leaves_the_plan_open(place: Place) {
     let store = place.store().await;
     let id = hold_as(&store, "agent", ("delete_it", "{}"), "a", at(0)).await.unwrap().plan_id;
-    assert_eq!(store.plan(&id).await.unwrap().unwrap().plan.need.strength, Strength::Host);
-    let weak = why(store.approve(&id, approval(Rail::Chat, 1), at(1)).await.unwrap_err());
+    assert_eq!(store.plan(&id).await.unwrap().unwrap().plan.requirement.strength, ApprovalStrength::Host);
+    let weak = why(store.approve(&id, approval(ApprovalRail::Chat, 1), at(1)).await.unwrap_err());
     assert_eq!((weak, state(&store, &id).await), (NotDecided::TooWeak, PlanState::Pending));
-    store.approve(&id, approval(Rail::Card, 2), at(2)).await.unwrap();
+    store.approve(&id, approval(ApprovalRail::Card, 2), at(2)).await.unwrap();
 }
 
 async fn three_rejections_pause_and_a_person_resumes(place: Place) {
@@ -150,7 +156,7 @@ async fn three_rejections_pause_and_a_person_resumes(place: Place) {
     let reject = async |number: u64, seconds: i64| {
         let id = hold(&store, &format!("t{number}"), number, at(seconds)).await.plan_id;
         let note = Some(format!("no {number}"));
-        let decided = store.reject(&id, "ann".into(), Rail::Page, note, at(seconds)).await.unwrap();
+        let decided = store.reject(&id, "ann".into(), ApprovalRail::Page, note, at(seconds)).await.unwrap();
         assert_eq!(store.plan(&id).await.unwrap().unwrap().note, Some(format!("no {number}")));
         decided.paused
     };
@@ -183,7 +189,7 @@ async fn a_changed_tool_takes_its_plans_along(place: Place) {
     let store = place.store().await;
     let open = hold(&store, "a", 1, at(0)).await.plan_id;
     let agreed = hold(&store, "b", 2, at(0)).await.plan_id;
-    store.approve(&agreed, approval(Rail::Page, 1), at(1)).await.unwrap();
+    store.approve(&agreed, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
     let other = hold_as(&store, "agent", ("delete_it", "{}"), "c", at(0)).await.unwrap().plan_id;
     let mut closed = store.cancel_for_tool(&"files:write_it".parse().unwrap(), at(2)).await.unwrap();
     closed.sort();
@@ -221,7 +227,7 @@ async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
             let token = token_digest(&format!("{name}-{token}"));
             plans.push(store.hold(&plan, token, plan.expires, record, at(1)).await.unwrap().plan_id);
         }
-        store.approve(&plans[1], approval(Rail::Page, from + 2), at(2)).await.unwrap();
+        store.approve(&plans[1], approval(ApprovalRail::Page, from + 2), at(2)).await.unwrap();
         // The gate said yes a moment before.
         let permit = permit_for(&store, &format!("{name}-agreed"), at(3)).await;
         if end == PlanEnd::CredentialRevoked {
@@ -230,7 +236,7 @@ async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
             assert_eq!(state(&store, &plans[1]).await, PlanState::Cancelled);
         }
         let refused =
-            why(store.approve(&plans[0], approval(Rail::Page, from + 21), at(21)).await.unwrap_err());
+            why(store.approve(&plans[0], approval(ApprovalRail::Page, from + 21), at(21)).await.unwrap_err());
         assert_eq!(refused, NotDecided::Ended(end));
         assert_eq!(refused.refusal().code, Code::PlanCancelled);
         let held = store.held(token_digest(&format!("{name}-agreed"))).await.unwrap().unwrap();
@@ -248,7 +254,10 @@ async fn time_closes_plans(place: Place) {
     assert!(store.expire(at(LIFE - 1)).await.unwrap().is_empty());
     assert_eq!(store.expire(at(LIFE)).await.unwrap(), std::slice::from_ref(&id));
     assert_eq!(state(&store, &id).await, PlanState::Expired);
-    let page = store.activity(Filter { kind: Some(RowKind::Decision), ..Filter::default() }).await.unwrap();
+    let page = store
+        .activity(LedgerFilter { kind: Some(RowKind::Decision), ..LedgerFilter::default() })
+        .await
+        .unwrap();
     assert_eq!(page.rows.len(), 1);
     assert_eq!(page.rows[0].plan_id, Some(id));
 }
@@ -259,7 +268,7 @@ async fn plans_are_listed_newest_first_by_pages(place: Place) {
     for number in 0..5 {
         ids.push(hold(&store, &format!("t{number}"), number, at(number as i64)).await.plan_id);
     }
-    store.approve(&ids[2], approval(Rail::Page, 6), at(6)).await.unwrap();
+    store.approve(&ids[2], approval(ApprovalRail::Page, 6), at(6)).await.unwrap();
     ids.reverse();
     let list = async |filter: PlanFilter| {
         let found = store.plans(filter).await.unwrap();

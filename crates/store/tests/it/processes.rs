@@ -95,7 +95,7 @@ on_both!(two_processes_share_a_chain_without_breaking_it);
 
 /// Appends until told to stop; says when it has done its share and how much it was in the end.
 pub(crate) async fn append_some(share: i64) {
-    use countersign_core::record::{RowKind, RowStatus};
+    use countersign_policy::record::{RowKind, RowStatus};
     let store = same_store("main").await;
     let stop = tokio::task::spawn_blocking(listen);
     let mut number = 0;
@@ -114,7 +114,7 @@ pub(crate) async fn append_some(share: i64) {
 async fn two_processes_share_a_chain_without_breaking_it(place: Place) {
     let store = place.store().await;
     let mut others = [Other::start(&place, "interleave 60"), Other::start(&place, "interleave 60")];
-    // Neither stops before both have done their share: whoever began first wrote while the other did.
+    // Neither stops before both have written their share, so both write at the same time.
     for other in &mut others {
         assert_eq!(other.hear().as_deref(), Some("share"));
     }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::confirm::{PlanState, Rail};
-use countersign_core::gate::token_digest;
-use countersign_core::ids::PlanId;
+use countersign_policy::confirm::{ApprovalRail, PlanState};
+use countersign_policy::gate::token_digest;
+use countersign_policy::ids::PlanId;
 use countersign_store::ledger::verify;
-use countersign_store::{ConnectOptions, DecideRefused, Filter, OpenRefused, Store};
+use countersign_store::{ConnectOptions, DecideRefused, LedgerFilter, OpenRefused, Store};
 use tokio::sync::Barrier;
 
 use crate::place::{Place, is_long, is_quick, on_both, options};
@@ -140,9 +140,13 @@ async fn opposite_orders_get_answers(place: Place) {
             .flat_map(|number| {
                 let (yes, no) = (plans[number].clone(), plans[plans.len() - 1 - number].clone());
                 let (one, other) = (one.clone(), other.clone());
-                let yes = tokio::spawn(async move { one.approve(&yes, approval(Rail::Page, 0), now).await });
-                let no =
-                    tokio::spawn(async move { other.reject(&no, "bob".into(), Rail::Cli, None, now).await });
+                let yes =
+                    tokio::spawn(
+                        async move { one.approve(&yes, approval(ApprovalRail::Page, 0), now).await },
+                    );
+                let no = tokio::spawn(async move {
+                    other.reject(&no, "bob".into(), ApprovalRail::Cli, None, now).await
+                });
                 [yes, no]
             })
             .collect();
@@ -156,7 +160,7 @@ async fn opposite_orders_get_answers(place: Place) {
         }
         assert_eq!(decided, plans.len(), "each once");
         for plan in &plans {
-            // Whoever agreed withdraws, so that the next round starts from nothing.
+            // The approval is withdrawn, so that the next round starts fresh.
             let _ = one.cancel(plan, &"agent".into(), now).await;
         }
     }
@@ -185,7 +189,7 @@ async fn who_waits_for_another_replica_holds_nobody_up() {
     let (first, last) = (hold_back(&place, &plans[0]).await, hold_back(&place, &plans[2]).await);
     let approve = |plan: &PlanId| {
         let (store, plan) = (store.clone(), plan.clone());
-        tokio::spawn(async move { store.approve(&plan, approval(Rail::Page, 0), at(0)).await })
+        tokio::spawn(async move { store.approve(&plan, approval(ApprovalRail::Page, 0), at(0)).await })
     };
     // The first keeps the writer busy, so that the others come together.
     let busy = approve(&plans[0]);
@@ -194,7 +198,7 @@ async fn who_waits_for_another_replica_holds_nobody_up() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(first);
     for (name, answer) in [("the first", busy), ("the one before it", before), ("the one after it", after)] {
-        let answer = tokio::time::timeout(Duration::from_secs(5), answer).await;
+        let answer = tokio::time::timeout(Duration::from_secs(30), answer).await;
         assert!(answer.unwrap_or_else(|_| panic!("{name} waits")).unwrap().is_ok(), "{name}");
     }
     assert!(!held.is_finished(), "it is held back still");
@@ -213,9 +217,9 @@ async fn approvals_race_too(place: Place) {
         let id = &holding.plan_id;
         let permit = crate::world::permit_for(&one, &token(round), now).await;
         let (yes, yes_too, no, cancel, run) = tokio::join!(
-            one.approve(id, approval(Rail::Page, 0), now),
-            other.approve(id, approval(Rail::Cli, 0), now),
-            other.reject(id, "bob".into(), Rail::Page, None, now),
+            one.approve(id, approval(ApprovalRail::Page, 0), now),
+            other.approve(id, approval(ApprovalRail::Cli, 0), now),
+            other.reject(id, "bob".into(), ApprovalRail::Page, None, now),
             one.cancel(id, &agent, now),
             other.open(permit, now),
         );
@@ -235,7 +239,7 @@ async fn approvals_race_too(place: Place) {
         assert_eq!(state, expect);
         one.resume(&agent, &"ann".into(), now).await.unwrap();
     }
-    let all = one.activity(Filter { limit: Some(1000), ..Filter::default() }).await.unwrap();
+    let all = one.activity(LedgerFilter { limit: Some(1000), ..LedgerFilter::default() }).await.unwrap();
     assert!(all.rows.len() > 30);
     assert!(verify(&one, None).await.unwrap().is_clean());
 }

@@ -1,14 +1,14 @@
 //! The smaller records: grants, credentials, sessions, pins, runs.
 
-use countersign_core::digest::Digest;
-use countersign_core::grant::Grant;
-use countersign_core::ids::{CredentialId, FullName, GrantId, RunId, Secret, ToolName, UpstreamId};
-use countersign_core::mode::Mode;
-use countersign_core::record::Source;
-use countersign_core::role::Role;
+use countersign_policy::digest::Digest;
+use countersign_policy::grant::Grant;
+use countersign_policy::ids::{CredentialId, FullName, GrantId, RunId, Secret, ToolName, UpstreamId};
+use countersign_policy::mode::Mode;
+use countersign_policy::record::Source;
+use countersign_policy::role::Role;
 use countersign_store::{
-    Credential, Definition, Grants, PinState, Run, RunState, SavedLine, Setter, Sight, StoreUrl,
-    secret_digest,
+    BackgroundRun, Credential, GrantFilter, ListingOccurrence, ModeSetter, PinState, RunState, SavedLine,
+    StoreUrl, ToolDefinition, secret_digest,
 };
 use serde_json::json;
 
@@ -42,13 +42,13 @@ async fn grants_are_listed_and_taken_back(place: Place) {
     for one in [grant(1, 10), grant(2, 100)] {
         store.grant(&one, at(0)).await.unwrap();
     }
-    assert_eq!(store.grants(Grants::All).await.unwrap().len(), 2);
-    let usable = store.grants(Grants::Usable(at(10))).await.unwrap();
+    assert_eq!(store.grants(GrantFilter::All).await.unwrap().len(), 2);
+    let usable = store.grants(GrantFilter::Usable(at(10))).await.unwrap();
     assert_eq!(usable.iter().map(|row| row.grant.clone()).collect::<Vec<_>>(), [grant(2, 100)]);
     let id = usable[0].grant.id.clone();
     assert!(store.revoke_grant(&id, &"ann".into(), at(11)).await.unwrap().is_some());
     assert!(store.revoke_grant(&id, &"ann".into(), at(12)).await.unwrap().is_none());
-    assert!(store.grants(Grants::Usable(at(12))).await.unwrap().is_empty());
+    assert!(store.grants(GrantFilter::Usable(at(12))).await.unwrap().is_empty());
     let covering =
         store.grants_covering(&"agent".into(), &"files:write_it".parse().unwrap(), at(5)).await.unwrap();
     assert_eq!(covering, [grant(1, 10)]);
@@ -79,11 +79,12 @@ async fn credentials_are_found_by_their_digest_alone(place: Place) {
 
 async fn a_mode_belongs_to_one_principal_and_survives(place: Place) {
     let store = place.store().await;
-    let setter = |who: &str| Setter {
+    let setter = |who: &str| ModeSetter {
         principal: who.into(),
         session: "s1".into(),
         role: Role::Agent,
         source: Source::Mcp,
+        host: None,
     };
     store.touch_session(&"agent".into(), &"s1".into(), at(0)).await.unwrap();
     let fresh = store.session(&"agent".into(), &"s1".into()).await.unwrap().unwrap();
@@ -98,17 +99,17 @@ async fn a_mode_belongs_to_one_principal_and_survives(place: Place) {
     assert_eq!(store.forget_sessions(at(3)).await.unwrap(), 1);
 }
 
-fn definition(text: &str) -> Definition {
+fn definition(text: &str) -> ToolDefinition {
     let definition = json!({"name": "write_it", "description": text});
     let definition = definition.as_object().unwrap().clone();
-    Definition { fingerprint: countersign_core::tool::fingerprint(&definition), definition }
+    ToolDefinition { fingerprint: countersign_policy::tool::fingerprint(&definition), definition }
 }
 
 async fn a_pin_changes_only_to_what_was_looked_at(place: Place) {
     let store = place.store().await;
     let tool = FullName::new("files", "write_it");
     let (first, second, third) = (definition("a"), definition("b"), definition("c"));
-    let first_sight = async |seen: &Definition, state, seconds| {
+    let first_sight = async |seen: &ToolDefinition, state, seconds| {
         store.pin_all(&tool.upstream, &[(tool.tool.clone(), seen.clone())], state, at(seconds)).await.unwrap()
     };
     assert!(first_sight(&first, PinState::Accepted, 0).await);
@@ -137,7 +138,7 @@ async fn a_pin_changes_only_to_what_was_looked_at(place: Place) {
 async fn a_first_sight_is_pinned_whole_or_not_at_all(place: Place) {
     let stores = [place.store().await, place.store().await, place.store().await];
     let names: Vec<ToolName> = (0..150).map(|number| ToolName::new(format!("t{number:03}"))).collect();
-    let list: Vec<(ToolName, Definition)> =
+    let list: Vec<(ToolName, ToolDefinition)> =
         names.iter().map(|name| (name.clone(), definition("a"))).collect();
     for round in 0..4 {
         let upstream = UpstreamId::new(format!("u{round}"));
@@ -171,9 +172,9 @@ async fn a_first_sight_is_pinned_whole_or_not_at_all(place: Place) {
 async fn attack_17_an_empty_first_list_is_a_first_sight(place: Place) {
     let store = place.store().await;
     let upstream = UpstreamId::new("u");
-    assert_eq!(store.sight_of(&upstream).await.unwrap(), Sight::First);
+    assert_eq!(store.sight_of(&upstream).await.unwrap(), ListingOccurrence::First);
     assert!(store.pin_all(&upstream, &[], PinState::Pending, at(0)).await.unwrap());
-    assert_eq!(store.sight_of(&upstream).await.unwrap(), Sight::Later);
+    assert_eq!(store.sight_of(&upstream).await.unwrap(), ListingOccurrence::Later);
     let late = [(ToolName::new("late"), definition("a"))];
     assert!(!store.pin_all(&upstream, &late, PinState::Accepted, at(1)).await.unwrap());
     assert!(store.pins(&upstream).await.unwrap().is_empty());
@@ -182,7 +183,7 @@ async fn attack_17_an_empty_first_list_is_a_first_sight(place: Place) {
 
 async fn runs_are_kept_and_end_once(place: Place) {
     let store = place.store().await;
-    let mut run = Run {
+    let mut run = BackgroundRun {
         id: RunId::mint(at(0), 1),
         principal: "agent".into(),
         session: "s1".into(),

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_store::ledger::verify;
-use countersign_store::{ConnectOptions, Entry, FaultKind, Filter, StoreUrl};
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_store::ledger::{COLUMNS, verify};
+use countersign_store::{ConnectOptions, Entry, FaultKind, LedgerFilter, StoreUrl};
 
 use crate::place::{Kind, Place, on_both, options};
 use crate::world::at;
@@ -14,6 +14,7 @@ on_both!(
     several_that_start_at_once_make_one_store,
     a_newer_store_is_refused_untouched,
     writers_of_different_names_keep_chains_of_their_own,
+    the_migrations_make_the_columns_of_the_table,
 );
 
 fn row() -> Entry {
@@ -74,6 +75,25 @@ async fn writers_of_different_names_keep_chains_of_their_own(place: Place) {
     assert_eq!(found[1], [Some("b".to_owned()), Some("10".to_owned())]);
 }
 
+async fn the_migrations_make_the_columns_of_the_table(place: Place) {
+    drop(place.store().await);
+    let sql = match &place.kind {
+        Kind::Sqlite => "SELECT name, type FROM pragma_table_info('ledger') ORDER BY name".to_owned(),
+        Kind::Postgres { schema, .. } => format!(
+            "SELECT CAST(column_name AS TEXT), UPPER(data_type) FROM information_schema.columns
+              WHERE table_name = 'ledger' AND table_schema = '{schema}' ORDER BY column_name"
+        ),
+    };
+    let mut expected: Vec<Vec<Option<String>>> = COLUMNS
+        .iter()
+        .map(|column| vec![Some(column.name.to_owned()), Some(column.sql_type.to_owned())])
+        .collect();
+    expected.sort();
+    let mut found = place.raw_texts(&sql).await;
+    found.sort();
+    assert_eq!(found, expected);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_do_not_wait_for_whoever_holds_the_write_lock() {
     let place = Place::sqlite();
@@ -87,7 +107,7 @@ async fn reads_do_not_wait_for_whoever_holds_the_write_lock() {
     });
     let began = Instant::now();
     for _ in 0..100 {
-        assert_eq!(store.activity(Filter::default()).await.unwrap().rows.len(), 2);
+        assert_eq!(store.activity(LedgerFilter::default()).await.unwrap().rows.len(), 2);
     }
     let took = began.elapsed();
     assert!(!blocked.is_finished(), "the writer waits for the lock");
@@ -123,7 +143,7 @@ async fn a_line_cut_by_the_server_is_made_again() {
             ))
             .await;
         store.append(row(), at(round)).await.unwrap();
-        store.activity(Filter::default()).await.unwrap();
+        store.activity(LedgerFilter::default()).await.unwrap();
     }
     assert!(verify(&store, None).await.unwrap().is_clean());
 }

@@ -1,10 +1,10 @@
 //! Tampering: whatever is done to a row past the store, verification finds it and names the place; clean ledgers
 //! never raise an alarm.
 
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::refusal::{Code, Refusal};
-use countersign_store::ledger::{Checkpoint, PublicKey, Why, checkpoint, verify};
-use countersign_store::{Cadence, ConnectOptions, Entry, Store};
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_store::ledger::{COLUMNS, Checkpoint, LedgerColumn, PublicKey, Why, checkpoint, verify};
+use countersign_store::{CheckpointCadence, ConnectOptions, Entry, Store};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
@@ -24,43 +24,33 @@ on_both!(
 );
 
 /// Every column and a value it does not have.
-const COLUMNS: [(&str, &str); 31] = [
-    ("writer", "'other'"),
-    ("sequence", "100000"),
-    ("version", "2"),
-    ("id", "'01ARYZ6S410000000000000000'"),
-    ("time", "time + 1"),
-    ("kind", "'pack'"),
-    ("principal", "'mallory'"),
-    ("role", "'human'"),
-    ("session", "'other'"),
-    ("source", "'page'"),
-    ("upstream", "'other'"),
-    ("tool", "'other'"),
-    ("variant", "'read'"),
-    ("effect", "'read'"),
-    ("mode", "'ask'"),
-    ("intent_type", "'read'"),
-    ("intent_sensitivity", "'public'"),
-    ("intent_reason", "'other'"),
-    ("arguments", "'{\"number\": 1}'"),
-    ("arguments_digest", "prev_hash"),
-    ("plan_id", "'pln_other'"),
-    ("plan_hash", "prev_hash"),
-    ("approval", "'{}'"),
-    ("status", "'success'"),
-    ("code", "'E_OTHER'"),
-    ("duration_us", "7"),
-    ("result_digest", "prev_hash"),
-    ("detail", "'{}'"),
-    ("prev_hash", "hash"),
-    ("hash", "prev_hash"),
-    ("position", "7"),
-];
+fn changes() -> Vec<(&'static str, &'static str)> {
+    let value = |column: &LedgerColumn| match column.name {
+        "sequence" => "100000",
+        "version" => "1",
+        "id" => "'01ARYZ6S410000000000000000'",
+        "time" => "time + 1",
+        "kind" => "'pack'",
+        "role" => "'human'",
+        "source" => "'page'",
+        "variant" | "effect" => "'read'",
+        "mode" => "'ask'",
+        "status" => "'success'",
+        "arguments" => "'{\"number\": 1}'",
+        "approval" | "detail" => "'{}'",
+        "host" => "'{\"program\":\"other\"}'",
+        "arguments_digest" | "plan_hash" | "result_digest" | "hash" => "prev_hash",
+        "prev_hash" => "hash",
+        "arguments_from" => "1",
+        _ if column.sql_type == "BIGINT" => "7",
+        _ => "'other'",
+    };
+    COLUMNS.iter().map(|column| (column.name, value(column))).collect()
+}
 
 /// Rows of every kind, without a checkpoint in between unless asked for.
 async fn ledger(place: &Place, rows: i64, every: u32) -> Store {
-    let checkpoints = Cadence { rows: every, ..Cadence::default() };
+    let checkpoints = CheckpointCadence { rows: every, ..CheckpointCadence::default() };
     let store = place.try_store(ConnectOptions { checkpoints, ..options() }).await.unwrap();
     for number in 0..rows {
         let now = at(number);
@@ -73,7 +63,7 @@ async fn ledger(place: &Place, rows: i64, every: u32) -> Store {
             2 => {
                 let token = format!("t{number}");
                 let id = hold(&store, &token, number as u64, now).await.plan_id;
-                let rail = countersign_core::confirm::Rail::Page;
+                let rail = countersign_policy::confirm::ApprovalRail::Page;
                 store.approve(&id, approval(rail, number), now).await.unwrap();
                 let opened = store.open(permit_for(&store, &token, now).await, now).await.unwrap();
                 store.close(opened, crate::calls::success(), now).await.unwrap();
@@ -97,7 +87,7 @@ async fn every_column_is_under_the_hash(place: Place) {
         .await;
     let sequence = found[0][0].clone().unwrap();
     place.raw("CREATE TABLE kept AS SELECT * FROM ledger").await;
-    for (column, value) in COLUMNS {
+    for (column, value) in changes() {
         for change in [value, "NULL"] {
             let may_be_null = place
                 .raw_texts(&format!("SELECT CAST({column} AS TEXT) FROM ledger WHERE sequence = {sequence}"))
@@ -140,9 +130,10 @@ enum Deed {
 }
 
 fn deeds(rows: u64) -> impl Strategy<Value = Deed> {
+    let columns = changes().len();
     let row = 1..=rows;
     prop_oneof![
-        4 => (row.clone(), 0..COLUMNS.len()).prop_map(|(row, column)| Deed::Change { row, column }),
+        4 => (row.clone(), 0..columns).prop_map(|(row, column)| Deed::Change { row, column }),
         2 => row.clone().prop_map(|row| Deed::Drop { row }),
         2 => (row.clone(), row.clone())
             .prop_filter("two rows", |(one, other)| one != other)
@@ -155,7 +146,7 @@ fn deeds(rows: u64) -> impl Strategy<Value = Deed> {
 fn sql(deed: &Deed, rows: u64) -> String {
     match deed {
         Deed::Change { row, column } => {
-            let (name, value) = COLUMNS[*column];
+            let (name, value) = changes()[*column];
             // A value that the row happens to have is no change.
             format!("UPDATE ledger SET {name} = {value} WHERE sequence = {row}")
         }
@@ -177,7 +168,7 @@ fn sql(deed: &Deed, rows: u64) -> String {
 /// The lowest place at which the deed can be seen, and what it may be called.
 fn expected(deed: &Deed, rows: u64) -> (u64, Vec<Why>) {
     match deed {
-        Deed::Change { row, column } => match COLUMNS[*column].0 {
+        Deed::Change { row, column } => match changes()[*column].0 {
             "writer" | "sequence" => (*row, vec![Why::Missing, Why::Truncated, Why::Reordered, Why::Foreign]),
             _ => (*row, vec![Why::Changed]),
         },
@@ -218,7 +209,7 @@ async fn random_mutations_are_found_and_clean_ledgers_are_clean(place: Place) {
         let bad = verify(&store, None).await.unwrap().first_bad;
         let bad = bad.unwrap_or_else(|| panic!("case {case} was not found: {deed:?}"));
         let (place_of, names) = expected(&deed, rows);
-        let is_move = matches!(&deed, Deed::Change { column, .. } if COLUMNS[*column].0 == "writer");
+        let is_move = matches!(&deed, Deed::Change { column, .. } if changes()[*column].0 == "writer");
         assert!(is_move || bad.sequence == place_of, "case {case}: {deed:?} {bad:?}");
         assert!(names.contains(&bad.why), "case {case}: {deed:?} {bad:?}");
         place.raw("DELETE FROM ledger; INSERT INTO ledger SELECT * FROM kept").await;

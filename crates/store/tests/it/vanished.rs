@@ -1,6 +1,6 @@
 //! A store whose file is moved away under it: nothing is acknowledged that nobody will ever read.
 
-use countersign_core::record::{RowKind, RowStatus};
+use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::{ConnectOptions, Entry, FaultKind, Store, StoreUrl};
 use jiff::Timestamp;
 

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use countersign_core::call::{Arguments, Call, Caller, Scopes, Standing};
-use countersign_core::confirm::{Brought, Held, Kind, Strength};
-use countersign_core::digest::Digest;
-use countersign_core::gate::{
-    Draft, NoLimits, NoSchema, Permit, Snapshot, Verdict, Writes, judge, token_digest,
+use countersign_policy::call::{Arguments, Caller, CallerScopes, CatalogStatus, ToolCall};
+use countersign_policy::confirm::{ApprovalStrength, ConfirmInput, Kind, PendingPlan};
+use countersign_policy::digest::Digest;
+use countersign_policy::gate::{
+    CallDraft, NoLimits, NoSchema, Permit, PolicySnapshot, Verdict, WriteStatus, judge, token_digest,
 };
-use countersign_core::grant::Grant;
-use countersign_core::ids::{FullName, PlanId};
-use countersign_core::intent::{Door, Spoken, Strictness, Variant};
-use countersign_core::mode::Mode;
-use countersign_core::plan::Plan;
-use countersign_core::profile::StrengthDefaults;
-use countersign_core::record::{CallRecord, Source};
-use countersign_core::redact::Redactor;
-use countersign_core::role::Role;
-use countersign_core::rules::{Rule, RuleSet, Unlisted};
-use countersign_core::tool::Tool;
+use countersign_policy::grant::Grant;
+use countersign_policy::ids::{FullName, PlanId};
+use countersign_policy::intent::{CallEntryPoint, CallToolVariant, IntentStrictness, UncheckedIntent};
+use countersign_policy::mode::Mode;
+use countersign_policy::plan::Plan;
+use countersign_policy::profile::StrengthDefaults;
+use countersign_policy::record::{CallRecord, Source};
+use countersign_policy::redact::Redactor;
+use countersign_policy::role::Role;
+use countersign_policy::rules::{Rule, RuleSet, UnlistedToolPolicy};
+use countersign_policy::tool::Tool;
 use countersign_store::{Holding, Store};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -41,30 +41,32 @@ pub(crate) fn tool(name: &str) -> Arc<Tool> {
 }
 
 /// A call through the call tool that fits.
-pub(crate) fn call(principal: &str, name: &str, arguments: &str, brought: Brought) -> Call {
+pub(crate) fn call(principal: &str, name: &str, arguments: &str, brought: ConfirmInput) -> ToolCall {
     let tool = tool(name);
     let variant = match name {
-        _ if name.starts_with("get") => Variant::Read,
-        _ if name.starts_with("delete") => Variant::Destructive,
-        _ => Variant::Write,
+        _ if name.starts_with("get") => CallToolVariant::Read,
+        _ if name.starts_with("delete") => CallToolVariant::Destructive,
+        _ => CallToolVariant::Write,
     };
     let said = json!({"intent": {"operation_type": variant.operation(), "reason": "because"}});
-    Call {
+    ToolCall {
         caller: Caller {
             principal: principal.into(),
             credential: None,
             role: Role::Agent,
             session: "s1".into(),
+            request_id: Some("req_0123456789abcdef".into()),
             source: Source::Mcp,
-            scopes: Scopes::all(),
+            host: None,
+            scopes: CallerScopes::all(),
         },
         name: FullName::new("files", name),
-        standing: Standing::Accepted(tool),
+        catalog_status: CatalogStatus::Accepted(tool),
         arguments: Arguments::parse(arguments.as_bytes()).unwrap(),
-        door: Door::Router(variant),
-        intent: Spoken::read(said.as_object().unwrap()).unwrap(),
+        entry_point: CallEntryPoint::Router(variant),
+        intent: UncheckedIntent::read(said.as_object().unwrap()).unwrap(),
         mode: None,
-        brought,
+        confirm_input: brought,
     }
 }
 
@@ -72,32 +74,37 @@ fn rules() -> RuleSet {
     let mut free = Rule::named("free", &["files:free_*"]);
     free.confirm = Some(Kind::None);
     // The store is tested with plans that need no more than their token.
-    let strengths = StrengthDefaults { write: Some(Strength::Caller), ..StrengthDefaults::default() };
-    RuleSet::compile(vec![free], Unlisted::Govern).unwrap().with_strengths(strengths)
+    let strengths = StrengthDefaults { write: Some(ApprovalStrength::Caller), ..StrengthDefaults::default() };
+    RuleSet::compile(vec![free], UnlistedToolPolicy::Govern).unwrap().with_strengths(strengths)
 }
 
 /// Judges in execute mode.
-pub(crate) fn verdict(call: Call, held: Option<&Held>, grants: &[Grant], now: Timestamp) -> Verdict {
+pub(crate) fn verdict(
+    call: ToolCall,
+    held: Option<&PendingPlan>,
+    grants: &[Grant],
+    now: Timestamp,
+) -> Verdict {
     verdict_under(&rules(), b"salt", call, held, grants, now)
 }
 
 fn verdict_under(
     rules: &RuleSet,
     key: &[u8],
-    call: Call,
-    held: Option<&Held>,
+    call: ToolCall,
+    held: Option<&PendingPlan>,
     grants: &[Grant],
     now: Timestamp,
 ) -> Verdict {
-    let law = Snapshot {
+    let law = PolicySnapshot {
         rules,
-        strictness: Strictness::Strict,
+        strictness: IntentStrictness::Strict,
         configured_mode: Mode::Execute,
         session_mode: None,
-        held,
+        pending_plan: held,
         grants,
         usage: &NoLimits,
-        writes: Writes::Open,
+        writes: WriteStatus::Open,
         schema: &NoSchema,
         redactor: &Redactor::new(key),
     };
@@ -106,7 +113,7 @@ fn verdict_under(
 
 /// A permit that needs no plan: a read, or a write that a rule lets through.
 pub(crate) fn permit_at_once(name: &str, arguments: &str, now: Timestamp) -> Permit {
-    match verdict(call("agent", name, arguments, Brought::default()), None, &[], now) {
+    match verdict(call("agent", name, arguments, ConfirmInput::default()), None, &[], now) {
         Verdict::Go(permit) => permit,
         other => panic!("{other:?}"),
     }
@@ -115,7 +122,7 @@ pub(crate) fn permit_at_once(name: &str, arguments: &str, now: Timestamp) -> Per
 /// A permit that rests on a grant.
 pub(crate) fn permit_granted(grant: &Grant, arguments: &str, now: Timestamp) -> Option<Permit> {
     match verdict(
-        call("agent", "write_it", arguments, Brought::default()),
+        call("agent", "write_it", arguments, ConfirmInput::default()),
         None,
         std::slice::from_ref(grant),
         now,
@@ -126,8 +133,8 @@ pub(crate) fn permit_granted(grant: &Grant, arguments: &str, now: Timestamp) -> 
 }
 
 /// Phase 1 as far as the store: a draft that has to be held.
-pub(crate) fn draft(principal: &str, name: &str, arguments: &str, now: Timestamp) -> Draft {
-    match verdict(call(principal, name, arguments, Brought::default()), None, &[], now) {
+pub(crate) fn draft(principal: &str, name: &str, arguments: &str, now: Timestamp) -> CallDraft {
+    match verdict(call(principal, name, arguments, ConfirmInput::default()), None, &[], now) {
         Verdict::Hold(draft) => draft,
         other => panic!("{other:?}"),
     }
@@ -136,7 +143,7 @@ pub(crate) fn draft(principal: &str, name: &str, arguments: &str, now: Timestamp
 fn hiding(paths: &[&str]) -> RuleSet {
     let mut hides = Rule::named("hides", &["files:*"]);
     hides.redact = paths.iter().map(|path| (*path).to_owned()).collect();
-    RuleSet::compile(vec![hides], Unlisted::Govern).unwrap()
+    RuleSet::compile(vec![hides], UnlistedToolPolicy::Govern).unwrap()
 }
 
 /// The permit for a token of a plan that was drafted so.
@@ -148,7 +155,7 @@ pub(crate) async fn permit_redacting(
     now: Timestamp,
 ) -> Permit {
     let held = store.held(token_digest(token)).await.unwrap().expect("the token is known");
-    let brought = Brought { token: Some(token.into()), yes: Some(true), text: None };
+    let brought = ConfirmInput { token: Some(token.into()), yes: Some(true), text: None };
     let call = call("agent", held.plan.tool.tool.as_str(), arguments, brought);
     match verdict_under(&hiding(paths), store.salt(), call, Some(&held), &[], now) {
         Verdict::Redeem(redemption) => redemption.settle(None).unwrap(),
@@ -163,16 +170,17 @@ pub(crate) fn draft_redacting(
     paths: &[&str],
     key: &[u8],
     now: Timestamp,
-) -> Draft {
+) -> CallDraft {
     let rules = hiding(paths);
-    match verdict_under(&rules, key, call("agent", name, arguments, Brought::default()), None, &[], now) {
+    match verdict_under(&rules, key, call("agent", name, arguments, ConfirmInput::default()), None, &[], now)
+    {
         Verdict::Hold(draft) => draft,
         other => panic!("{other:?}"),
     }
 }
 
 /// A plan of its own id for a draft.
-pub(crate) fn freeze(draft: &Draft, id: u128, now: Timestamp) -> (Plan, CallRecord) {
+pub(crate) fn freeze(draft: &CallDraft, id: u128, now: Timestamp) -> (Plan, CallRecord) {
     let life = std::time::Duration::from_secs(LIFE.unsigned_abs());
     let plan = draft.freeze(PlanId::mint(now, id), draft.computed_preview(), now, life);
     (plan, draft.record.clone())
@@ -204,9 +212,9 @@ fn hash_number(text: &str) -> u128 {
 }
 
 /// Phase 2: the permit for a call that brings its token back, as the gate gives it.
-pub(crate) fn redeem(held: &Held, token: &str, now: Timestamp) -> Result<Permit, String> {
+pub(crate) fn redeem(held: &PendingPlan, token: &str, now: Timestamp) -> Result<Permit, String> {
     let plan = &held.plan;
-    let brought = Brought { token: Some(token.into()), yes: Some(true), text: None };
+    let brought = ConfirmInput { token: Some(token.into()), yes: Some(true), text: None };
     let call = call(plan.principal.as_str(), plan.tool.tool.as_str(), plan.arguments.canonical(), brought);
     match verdict(call, Some(held), &[], now) {
         Verdict::Redeem(redemption) => redemption.settle(None).map_err(|refused| refused.refusal.to_string()),

@@ -1,19 +1,18 @@
-//! The files of this repository: where they are and which of them are product code.
+//! Finds and reads the files of this repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A file's path as people write it: from the root, with forward slashes.
+/// The path relative to the root, with forward slashes.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string().replace('\\', "/")
 }
 
-/// Every file under `folder` whose name ends in `.extension`, sorted; build products and hidden folders left out.
+/// Every file under `folder` with this extension, sorted. Skips `target`, `node_modules` and hidden folders.
 pub(crate) fn under(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_path_buf()];
@@ -35,7 +34,7 @@ pub(crate) fn under(folder: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 /// The names of the folders in `crates/`.
-pub(crate) fn rooms() -> Vec<String> {
+pub(crate) fn crate_names() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(root().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -46,7 +45,6 @@ pub(crate) fn rooms() -> Vec<String> {
     names
 }
 
-/// The text of a file that must be readable.
 pub(crate) fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", shown(path)))
 }

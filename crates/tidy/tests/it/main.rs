@@ -1,5 +1,5 @@
-//! Reads the workspace's own files and dependency graph and fails on what the house rules forbid.
-//! Never builds, runs or downloads anything: what it judges is what is on disk.
+//! Checks the conventions of this codebase on its files and its dependency graph.
+//! Never builds, runs or downloads anything.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,16 +7,19 @@
     reason = "a test that cannot read has failed"
 )]
 
+mod call_trace;
+mod crate_dependencies;
+mod dependency_graph;
+mod documents;
 mod files;
-mod graph;
-mod licence;
-mod pages;
-mod rooms;
-mod supply;
+mod licence_expression;
+mod plain_prose;
+mod source_files;
+mod third_party_crates;
 mod tokens;
-mod words;
+mod type_names;
 
-/// Fails with every finding at once, one a line: nobody likes to fix them one run at a time.
+/// Fails with all findings, one per line.
 #[track_caller]
 fn none(rule: &str, findings: &[String]) {
     assert!(findings.is_empty(), "{rule}:\n  {}\n", findings.join("\n  "));

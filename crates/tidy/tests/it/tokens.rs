@@ -1,5 +1,5 @@
-//! Rust source as a flat list of words with their lines: comments are gone, strings are one word, `a::{b, c}` is
-//! `a::b`, `a::c`, and what is only compiled for tests can be left out. Knows no types and resolves no names.
+//! Turns Rust source into a flat list of tokens with their lines: no comments, a string is one token, `a::{b, c}` becomes
+//! `a::b`, `a::c`, and test-only code can be omitted. Resolves no names and no types.
 
 use std::path::{Path, PathBuf};
 
@@ -7,35 +7,31 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use crate::files;
 
-/// One word of the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) line: usize,
 }
 
-/// What is read of a file.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Part {
     Product,
     Everything,
 }
 
-/// The words of one file.
 pub(crate) fn of_file(path: &Path, part: Part) -> Vec<Token> {
     of_text(&files::text(path), part).unwrap_or_else(|error| panic!("{}: {error}", files::shown(path)))
 }
 
-/// The words of some source text.
 pub(crate) fn of_text(text: &str, part: Part) -> Result<Vec<Token>, proc_macro2::LexError> {
     let mut flat = Vec::new();
     flatten(text.parse()?, part, &mut flat);
     Ok(flat)
 }
 
-/// The product's words of a room, file by file; test modules in files of their own are left out.
-pub(crate) fn of_room(room: &str) -> Vec<(PathBuf, Vec<Token>)> {
-    let sources = files::under(&files::root().join("crates").join(room).join("src"), "rs");
+/// The tokens of a crate's product code, file by file. Omits test modules, also those in files of their own.
+pub(crate) fn of_crate(krate: &str) -> Vec<(PathBuf, Vec<Token>)> {
+    let sources = files::under(&files::root().join("crates").join(krate).join("src"), "rs");
     let for_tests: Vec<PathBuf> = sources.iter().flat_map(|path| test_modules(path)).collect();
     let is_test =
         |path: &Path| for_tests.iter().any(|t| path == t.with_extension("rs") || path.starts_with(t));
@@ -43,7 +39,7 @@ pub(crate) fn of_room(room: &str) -> Vec<(PathBuf, Vec<Token>)> {
     product.map(|path| (path.clone(), of_file(&path, Part::Product))).collect()
 }
 
-/// The lines on which the words of `wanted` (a pattern such as `std::fs` or `println!`) follow one another.
+/// The lines where the tokens of `wanted`, such as `std::fs` or `println!`, occur in sequence.
 pub(crate) fn find(tokens: &[Token], wanted: &str) -> Vec<usize> {
     let wanted = of_text(wanted, Part::Everything).unwrap();
     let same = |window: &&[Token]| window.iter().zip(&wanted).all(|(a, b)| a.text == b.text);
@@ -94,10 +90,10 @@ fn ends_in_path(flat: &[Token]) -> bool {
     flat.last().is_some_and(|last| last.text == "::")
 }
 
-/// Writes the path before a `{…}` again in front of each of its branches.
+/// Repeats the path before `{…}` in front of each branch.
 fn branches(group: &Group, flat: &mut Vec<Token>) {
     let is_word = |text: &str| text == "::" || text.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-    // A keyword in front (`pub use`) ends up in the prefix too; it does no harm there.
+    // A keyword before the path (`pub use`) becomes part of the prefix. `find` still matches inside it.
     let from = flat.iter().rposition(|token| !is_word(&token.text)).map_or(0, |last| last + 1);
     let prefix = flat.split_off(from);
     let mut branch: Vec<TokenTree> = Vec::new();
@@ -132,7 +128,7 @@ fn is_cfg_test(trees: &[TokenTree]) -> bool {
     })
 }
 
-/// The place after the item that the attribute at `at` stands on: past its block or its semicolon.
+/// The index after the item that the attribute at `at` belongs to: after its block or its semicolon.
 fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
     while attribute(&trees[at..]).is_some() {
         at += 2;
@@ -145,7 +141,7 @@ fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
     trees[at..].iter().position(ends).map_or(trees.len(), |end| at + end + 1)
 }
 
-/// Where the files of a file's `#[cfg(test)] mod name;` are, without extension.
+/// The paths, without extension, of modules declared as `#[cfg(test)] mod name;`.
 fn test_modules(path: &Path) -> Vec<PathBuf> {
     let stem = path.file_stem().unwrap().to_str().unwrap();
     let folder = match stem {
@@ -167,7 +163,7 @@ fn test_modules(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn words_are_found_where_they_count() {
+fn tokens_are_found_in_code_but_not_in_comments_or_strings() {
     let source = r#"
         // std::fs in a comment
         use std::{collections::BTreeMap, fs, io::{self, Write}};

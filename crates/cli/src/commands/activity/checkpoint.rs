@@ -9,10 +9,9 @@ use countersign_store::ledger;
 use serde_json::json;
 
 use super::export;
-use crate::answer::{Answer, Outcome};
+use crate::command_result::{Answer, CommandResult};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity checkpoint --out head.json
   countersign activity checkpoint --json
@@ -20,16 +19,14 @@ pub(crate) const EXAMPLES: &str = "Examples:
 Keep it out of reach of whoever can change the store;
 activity verify --checkpoint compares with it.";
 
-/// What `activity checkpoint` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Checkpoint {
+pub(crate) struct ActivityCheckpointArgs {
     /// Write into this file instead of stdout; it must not exist yet
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// Signs the head.
-pub(crate) fn run(args: &Checkpoint, url: &StoreUrl) -> Outcome {
+pub(crate) fn run(args: &ActivityCheckpointArgs, url: &StoreUrl) -> CommandResult {
     let made = records::with(url, async |store| {
         ledger::checkpoint(&store).await.map_err(|fault| records::trouble(&fault, url))
     })?;

@@ -5,53 +5,49 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use countersign_store::ledger::{self, Filter};
+use countersign_store::ledger::{self, LedgerFilter};
 use countersign_store::{Store, StoreUrl};
 use jiff::Timestamp;
 
-use super::wanted::Wanted;
-use crate::answer::{Answer, Outcome, Trouble};
+use super::filter_args::ActivityFilterArgs;
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::config_file::why;
-use crate::output::{Format, Progress, Voice, plural};
+use crate::output::{Format, OutputSettings, Progress, plural};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity export --since 30d --out ledger.jsonl
   countersign activity export --format csv --status refused > refused.csv";
 
-/// What `activity export` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Export {
+pub(crate) struct ActivityExportArgs {
     /// JSON lines hold the hashed form of each row: others can check the chain without us
-    #[arg(long, value_enum, default_value_t = Shape::Jsonl)]
-    format: Shape,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    format: ExportFormat,
 
     /// Write into this file instead of stdout; it must not exist yet
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: ActivityFilterArgs,
 }
 
-/// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Shape {
+enum ExportFormat {
     /// One JSON object a line
     Jsonl,
     /// Comma-separated values with a head line
     Csv,
 }
 
-/// Exports the rows.
-pub(crate) fn run(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &ActivityExportArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     if voice.format == Format::Json && args.out.is_none() {
         let message = "with `--json`, stdout carries one envelope: the rows need a file";
-        return Err(Trouble::usage("argument_missing", message, "add --out FILE, or leave --json out"));
+        return Err(CommandError::usage("argument_missing", message, "add --out FILE, or leave --json out"));
     }
     let filter = args.wanted.filter(Timestamp::now());
-    let done = records::look(url, async |store| match &args.out {
+    let done = records::with_read_only(url, async |store| match &args.out {
         Some(path) => {
             let file = create(path)?;
             let done = pour(&store, filter, args.format, BufWriter::new(&file), voice, url).await?;
@@ -73,52 +69,51 @@ pub(crate) fn run(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
 }
 
 /// An export is evidence: it never replaces another file.
-pub(super) fn create(path: &Path) -> Result<File, Trouble> {
+pub(super) fn create(path: &Path) -> Result<File, CommandError> {
     File::create_new(path).map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists {
             let message = format!("`{}` exists and is not replaced", path.display());
-            Trouble::usage("file_exists", message, "name another file, or remove it first")
+            CommandError::usage("file_exists", message, "name another file, or remove it first")
         } else {
             unwritable(path, &error)
         }
     })
 }
 
-/// A file that can't be written.
-pub(super) fn unwritable(path: &Path, error: &io::Error) -> Trouble {
+pub(super) fn unwritable(path: &Path, error: &io::Error) -> CommandError {
     let is_lost = error.kind() == io::ErrorKind::NotFound;
     let why = if is_lost { "there is no such folder".to_owned() } else { why(error) };
-    Trouble::Output(format!("can't write `{}`: {why}", path.display()))
+    CommandError::Output(format!("can't write `{}`: {why}", path.display()))
 }
 
 #[derive(Default)]
-struct Done {
+struct ExportTotals {
     rows: u64,
     bytes: u64,
 }
 
 async fn pour(
     store: &Store,
-    filter: Filter,
-    shape: Shape,
+    filter: LedgerFilter,
+    shape: ExportFormat,
     mut out: impl Write,
-    voice: Voice,
+    voice: OutputSettings,
     url: &StoreUrl,
-) -> Result<Done, Trouble> {
+) -> Result<ExportTotals, CommandError> {
     let format = match shape {
-        Shape::Jsonl => ledger::Format::Jsonl,
-        Shape::Csv => ledger::Format::Csv,
+        ExportFormat::Jsonl => ledger::Format::Jsonl,
+        ExportFormat::Csv => ledger::Format::Csv,
     };
     let mut export = store.export(filter, format);
     let mut progress = Progress::begin(voice, "rows");
-    let mut done = Done::default();
-    let mut lines = Lines::default();
+    let mut done = ExportTotals::default();
+    let mut lines = LineCounter::default();
     while let Some(piece) = export.next().await.map_err(|fault| records::trouble(&fault, url))? {
         match out.write_all(piece.as_bytes()) {
             Ok(()) => {}
             // `| head` has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(done),
-            Err(error) => return Err(Trouble::Output(format!("can't write the rows: {error}"))),
+            Err(error) => return Err(CommandError::Output(format!("can't write the rows: {error}"))),
         }
         done.bytes += piece.len() as u64;
         lines.count(&piece);
@@ -127,7 +122,7 @@ async fn pour(
     }
     match out.flush() {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Trouble::Output(format!("can't write the rows: {error}")))
+            Err(CommandError::Output(format!("can't write the rows: {error}")))
         }
         _ => Ok(done),
     }
@@ -135,35 +130,35 @@ async fn pour(
 
 /// Counts lines that end outside of quotes: a quoted field of CSV may hold line ends of its own.
 #[derive(Default)]
-struct Lines {
+struct LineCounter {
     ended: u64,
-    quoted: Quoted,
+    quoted: QuoteState,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Quoted {
+enum QuoteState {
     #[default]
     Outside,
     Inside,
 }
 
-impl Lines {
+impl LineCounter {
     fn count(&mut self, piece: &str) {
         for byte in piece.bytes() {
             match (byte, self.quoted) {
-                (b'"', Quoted::Outside) => self.quoted = Quoted::Inside,
-                (b'"', Quoted::Inside) => self.quoted = Quoted::Outside,
-                (b'\n', Quoted::Outside) => self.ended += 1,
+                (b'"', QuoteState::Outside) => self.quoted = QuoteState::Inside,
+                (b'"', QuoteState::Inside) => self.quoted = QuoteState::Outside,
+                (b'\n', QuoteState::Outside) => self.ended += 1,
                 _ => {}
             }
         }
     }
 
     /// The head line of CSV is no row.
-    fn rows(&self, shape: Shape) -> u64 {
+    fn rows(&self, shape: ExportFormat) -> u64 {
         match shape {
-            Shape::Jsonl => self.ended,
-            Shape::Csv => self.ended.saturating_sub(1),
+            ExportFormat::Jsonl => self.ended,
+            ExportFormat::Csv => self.ended.saturating_sub(1),
         }
     }
 }

@@ -1,19 +1,17 @@
 //! `countersign activity key`: the public key that checkpoints of this machine are signed with.
 
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::StoreUrl;
 use countersign_store::ledger::{key_path, keys_beside};
 
-use crate::answer::{Answer, Outcome, Trouble};
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity key > ledger.pem
   countersign activity key --json";
 
-/// Prints the key.
-pub(crate) fn run(url: &StoreUrl) -> Outcome {
+pub(crate) fn run(url: &StoreUrl) -> CommandResult {
     let options = records::reading(url);
     let keys = keys_beside(url, &options).map_err(|fault| records::trouble(&fault, url))?;
     let path = key_path(url, &options).map(|path| path.display().to_string());
@@ -21,7 +19,7 @@ pub(crate) fn run(url: &StoreUrl) -> Outcome {
         let place = path.clone().unwrap_or_else(|| url.to_string());
         let refusal =
             Refusal::new(Code::NotFound, format!("there is no key at `{place}`: nothing was signed yet"));
-        Trouble::refused(refusal, "countersign serve, which makes it with the store")
+        CommandError::refused(refusal, "countersign serve, which makes it with the store")
     })?;
     Ok(Answer::text(key.pem())
         .with("fingerprint", key.fingerprint())

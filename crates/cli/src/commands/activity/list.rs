@@ -2,42 +2,40 @@
 
 use clap::Args;
 use countersign_store::StoreUrl;
-use countersign_store::ledger::{Cursor, Filter, Page};
+use countersign_store::ledger::{Cursor, LedgerFilter, Page};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::filter_args::ActivityFilterArgs;
 use super::rows;
-use super::wanted::Wanted;
-use crate::answer::{Answer, Outcome};
-use crate::output::{DIM, Voice, paint};
+use crate::command_result::{Answer, CommandResult};
+use crate::output::{DIM, OutputSettings, paint};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity list --since 7d --status refused
   countersign activity list --tool github:delete_repo --limit 5
   countersign activity list --role agent --q acme --json";
 
-/// What `activity list` takes.
 #[derive(Args, Debug)]
-pub(crate) struct List {
+pub(crate) struct ActivityListArgs {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: ActivityFilterArgs,
 
     /// How many rows, at most 1000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
 
-    /// Go on where the page before ended
+    /// Continue where the page before ended
     #[arg(long)]
     cursor: Option<Cursor>,
 }
 
-/// Lists the page.
-pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &ActivityListArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let now = Timestamp::now();
-    let filter = Filter { limit: Some(args.limit), cursor: args.cursor.clone(), ..args.wanted.filter(now) };
-    let page = records::look(url, async |store| {
+    let filter =
+        LedgerFilter { limit: Some(args.limit), cursor: args.cursor.clone(), ..args.wanted.filter(now) };
+    let page = records::with_read_only(url, async |store| {
         store.activity(filter).await.map_err(|fault| records::trouble(&fault, url))
     })?;
     Ok(Answer::text(text(&page, voice, now))
@@ -45,7 +43,7 @@ pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
         .with("next_cursor", page.next_cursor.map_or(Value::Null, |cursor| cursor.to_string().into())))
 }
 
-fn text(page: &Page, voice: Voice, now: Timestamp) -> String {
+fn text(page: &Page, voice: OutputSettings, now: Timestamp) -> String {
     if page.rows.is_empty() {
         // In a pipe, nothing found is no line.
         return if voice.is_watched() { format!("{}\n", paint(DIM, "no rows")) } else { String::new() };

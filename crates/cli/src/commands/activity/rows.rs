@@ -1,12 +1,12 @@
 //! Rows of the ledger as lines of a table.
 
 use anstyle::Style;
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_store::ledger::Row;
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_store::ledger::LedgerRow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, WARN, Zone, shown};
+use crate::output::{BAD, Column, DIM, GOOD, NAME, OutputSettings, Table, TimeDisplay, WARN, shown};
 
 const COLUMNS: [Column; 8] = [
     Column::kept("TIME").steady(8),
@@ -19,18 +19,20 @@ const COLUMNS: [Column; 8] = [
     Column::kept("ID").steady(26),
 ];
 
-/// An empty table for rows.
 pub(crate) fn table() -> Table {
     Table::new(&COLUMNS)
 }
 
-/// How moments are shown to whoever reads stdout.
-pub(crate) fn zone(voice: Voice, now: Timestamp) -> Zone {
-    if voice.is_watched() { Zone::Person { zone: TimeZone::system(), now } } else { Zone::Program }
+/// How times are shown on stdout.
+pub(crate) fn zone(voice: OutputSettings, now: Timestamp) -> TimeDisplay {
+    if voice.is_watched() {
+        TimeDisplay::Person { zone: TimeZone::system(), now }
+    } else {
+        TimeDisplay::Program
+    }
 }
 
-/// One row.
-pub(crate) fn line(row: &Row, zone: &Zone) -> Vec<(String, Style)> {
+pub(crate) fn line(row: &LedgerRow, zone: &TimeDisplay) -> Vec<(String, Style)> {
     let plain = Style::new();
     vec![
         (shown(row.time, zone), DIM),
@@ -44,7 +46,6 @@ pub(crate) fn line(row: &Row, zone: &Zone) -> Vec<(String, Style)> {
     ]
 }
 
-/// The colour of a status.
 pub(crate) fn status_style(status: RowStatus) -> Style {
     match status {
         RowStatus::Success => GOOD,
@@ -55,7 +56,7 @@ pub(crate) fn status_style(status: RowStatus) -> Style {
 }
 
 /// The tool of a call; of anything else, what it is and what was done.
-pub(crate) fn about(row: &Row) -> String {
+pub(crate) fn about(row: &LedgerRow) -> String {
     let tool = match (&row.upstream, &row.tool) {
         (Some(upstream), Some(tool)) => format!("{upstream}:{tool}"),
         (Some(one), None) => one.to_string(),

@@ -1,46 +1,44 @@
 //! `countersign activity show`: one row of the ledger, whole.
 
 use clap::Args;
-use countersign_core::ids::LedgerId;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::ids::LedgerId;
+use countersign_policy::record::HostInfo;
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::StoreUrl;
-use countersign_store::ledger::{Json, Row};
+use countersign_store::ledger::{Json, LedgerRow};
 use serde_json::json;
 
 use super::rows;
-use crate::answer::{Answer, Outcome, Trouble};
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::output::{BOLD, DIM, exact, paint, span, visible};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity show 01KA4Z7Q3V9M5T2X8R6W0YBCDE
   countersign activity show 01KA4Z7Q3V9M5T2X8R6W0YBCDE --json";
 
-/// What `activity show` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Show {
+pub(crate) struct ActivityShowArgs {
     /// The row's id, as `activity list` gives it
     id: String,
 }
 
-/// Shows the row.
-pub(crate) fn run(args: &Show, url: &StoreUrl) -> Outcome {
+pub(crate) fn run(args: &ActivityShowArgs, url: &StoreUrl) -> CommandResult {
     // Ids are read out and retyped; Crockford's alphabet has no case.
     let id = LedgerId::new(args.id.to_ascii_uppercase());
-    let row = records::look(url, async |store| {
+    let row = records::with_read_only(url, async |store| {
         store.activity_row(&id).await.map_err(|fault| records::trouble(&fault, url))
     })?;
     let row = row.ok_or_else(|| {
         let refusal =
             Refusal::new(Code::NotFound, format!("there is no row `{}` in `{url}`", visible(&args.id)));
-        Trouble::refused(refusal, "countersign activity list")
+        CommandError::refused(refusal, "countersign activity list")
     })?;
     Ok(Answer::text(text(&row)).with("activity", json!(row)))
 }
 
-fn text(row: &Row) -> String {
-    let mut sheet = Sheet(format!(
+fn text(row: &LedgerRow) -> String {
+    let mut sheet = ActivityTextBuilder(format!(
         "{}  {} {}\n",
         paint(BOLD, visible(row.id.as_str())),
         row.kind,
@@ -50,7 +48,9 @@ fn text(row: &Row) -> String {
     sheet.line("who", row.principal.as_ref().map(ToString::to_string));
     sheet.line("role", row.role.map(|role| role.to_string()));
     sheet.line("session", row.session.as_ref().map(ToString::to_string));
+    sheet.line("request", row.request_id().map(|id| id.to_string()));
     sheet.line("came by", row.source.map(|source| source.to_string()));
+    sheet.line("host", row.host().map(|host| host_text(&host)));
     sheet.line("tool", row.tool.as_ref().map(|_| tool(row)));
     sheet.line("call tool", row.variant.map(|variant| variant.call_tool().to_owned()));
     sheet.line("effect", row.effect.map(|effect| effect.to_string()));
@@ -84,7 +84,14 @@ fn text(row: &Row) -> String {
     sheet.0
 }
 
-fn tool(row: &Row) -> String {
+/// `program version in folder`, as far as it is known.
+fn host_text(host: &HostInfo) -> String {
+    let folder = host.folder.as_deref().map(|folder| format!("in {folder}"));
+    let words = [host.program.as_deref(), host.version.as_deref(), folder.as_deref()];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn tool(row: &LedgerRow) -> String {
     [row.upstream.as_ref().map(|name| name.as_str()), row.tool.as_ref().map(|name| name.as_str())]
         .into_iter()
         .flatten()
@@ -100,9 +107,9 @@ fn code(code: &str) -> String {
     }
 }
 
-struct Sheet(String);
+struct ActivityTextBuilder(String);
 
-impl Sheet {
+impl ActivityTextBuilder {
     fn line(&mut self, name: &str, value: Option<String>) {
         if let Some(value) = value {
             self.0.push_str(&format!("  {} {}\n", paint(DIM, format_args!("{name:<11}")), visible(&value)));

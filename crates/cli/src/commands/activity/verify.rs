@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_store::StoreUrl;
-use countersign_store::ledger::{self, Bad, Checkpoint, CheckpointFile, Filter, PublicKey, Report, Row, Why};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_store::ledger::{
+    self, ArchiveReport, Bad, Checkpoint, CheckpointFile, LedgerFilter, LedgerRow, PublicKey, VerifyReport,
+    Why,
+};
+use countersign_store::{Store, StoreUrl};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
-use crate::config_file::read_text;
-use crate::output::{BAD, DIM, GOOD, Progress, Voice, paint, plural, span, visible};
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
+use crate::config_file::{read_text, why};
+use crate::output::{BAD, DIM, GOOD, OutputSettings, Progress, paint, plural, span, visible};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity verify
   countersign activity verify --checkpoint head.json
@@ -24,12 +26,10 @@ Signatures are believed by the key file beside the store and by --key, never by
 keys that the store names. Every checkpoint is also kept in a file outside the
 store (in the state folder), and rows are compared with it.";
 
-/// No checkpoint is that long.
 const LONGEST: u64 = 8 << 20;
 
-/// What `activity verify` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Verify {
+pub(crate) struct ActivityVerifyArgs {
     /// A checkpoint exported earlier, or a file with one a line: everything up to it must still be there
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
@@ -37,9 +37,12 @@ pub(crate) struct Verify {
     /// A public key to believe besides the one beside the store: PEM, or as `activity key` prints it; may be repeated
     #[arg(long = "key", value_name = "FILE")]
     keys: Vec<PathBuf>,
+
+    /// An archive of pruned rows, to compare with the tombstone that has its digest; may be repeated
+    #[arg(long = "archive", value_name = "FILE")]
+    archives: Vec<PathBuf>,
 }
 
-/// What the rows are verified by.
 struct Evidence {
     /// Where the key file beside the store is, where one belongs.
     key_file: Option<PathBuf>,
@@ -52,7 +55,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn gather(args: &Verify, url: &StoreUrl) -> Result<Self, Trouble> {
+    fn gather(args: &ActivityVerifyArgs, url: &StoreUrl) -> Result<Self, CommandError> {
         let options = records::reading(url);
         let mut trusted = match ledger::keys_beside(url, &options) {
             Ok(keys) => keys,
@@ -74,16 +77,18 @@ impl Evidence {
     }
 }
 
-/// Verifies the ledger.
-pub(crate) fn run(args: &Verify, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &ActivityVerifyArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     records::require(url)?;
     let evidence = Evidence::gather(args, url)?;
     let mut progress = Progress::begin(voice, "verifying");
-    let (report, head) = records::look(url, async |store| {
+    let (report, head) = records::with_read_only(url, async |store| {
         let trouble = |fault| records::trouble(&fault, url);
         let verified = ledger::verify_with(&store, &evidence.trusted, &evidence.outside);
         let report = progress.during(verified).await.map_err(trouble)?;
-        let newest = store.activity(Filter { limit: Some(1), ..Filter::default() }).await;
+        for path in &args.archives {
+            check_archive(&store, &evidence.trusted, path, url).await?;
+        }
+        let newest = store.activity(LedgerFilter { limit: Some(1), ..LedgerFilter::default() }).await;
         // A row that can't be read is the report's to tell.
         Ok((report, newest.ok().and_then(|page| page.rows.into_iter().next())))
     })?;
@@ -113,7 +118,37 @@ pub(crate) fn run(args: &Verify, url: &StoreUrl, voice: Voice) -> Outcome {
     }
 }
 
-fn tampered(bad: &Bad) -> Refusal {
+/// Refuses an archive that is not what a tombstone says of it.
+async fn check_archive(
+    store: &Store,
+    trusted: &[PublicKey],
+    path: &Path,
+    url: &StoreUrl,
+) -> Result<(), CommandError> {
+    let found = ledger::verify_archive(store, trusted, path).await;
+    let shown = visible(&path.display().to_string()).into_owned();
+    let refuse = |message: String| {
+        let refusal = Refusal::new(Code::LedgerTampered, message).because("archive_changed");
+        Err(CommandError::refused(
+            refusal.with("archive", shown.as_str()),
+            "compare with a backup of the archive",
+        ))
+    };
+    match found.map_err(|fault| records::trouble(&fault, url))? {
+        Ok(ArchiveReport::Whole { .. }) => Ok(()),
+        Ok(ArchiveReport::Unknown) => refuse(format!("no tombstone speaks of an archive named `{shown}`")),
+        Ok(ArchiveReport::Changed { writer, first, through }) => refuse(format!(
+            "`{shown}` was changed: rows {first} to {through} of writer `{}` are not as they were archived",
+            visible(writer.as_str())
+        )),
+        Err(error) => {
+            let message = format!("can't read `{shown}`: {}", why(&error));
+            Err(CommandError::usage("invalid_value", message, "name an archive that activity prune wrote"))
+        }
+    }
+}
+
+pub(super) fn tampered(bad: &Bad) -> Refusal {
     let (reason, what) = words(bad.why);
     let what = match &bad.key {
         Some(key) => format!("is vouched for by a checkpoint of a key that is not trusted: {key}"),
@@ -134,22 +169,22 @@ fn unbelieved(bad: &Bad, evidence: &Evidence) -> Refusal {
 }
 
 /// The file outside holds something that we never wrote.
-fn replaced(file: &CheckpointFile, why: &str) -> Trouble {
+fn replaced(file: &CheckpointFile, why: &str) -> CommandError {
     let message = format!("the checkpoints kept outside the store can't be read: {}", visible(why));
     let next = format!("compare {} with a backup; move it away to verify without it", file.path().display());
-    Trouble::refused(Refusal::new(Code::LedgerTampered, message).because("bad_signature"), next)
+    CommandError::refused(Refusal::new(Code::LedgerTampered, message).because("bad_signature"), next)
 }
 
-fn read_keys(path: &Path) -> Result<Vec<PublicKey>, Trouble> {
+fn read_keys(path: &Path) -> Result<Vec<PublicKey>, CommandError> {
     let keys =
         read_text(path, LONGEST).and_then(|text| PublicKey::read_all(&text).map_err(|why| why.to_string()));
     keys.map_err(|why| {
         let message = format!("can't use `{}`: {}", path.display(), visible(&why));
-        Trouble::usage("invalid_value", message, "countersign activity key prints one")
+        CommandError::usage("invalid_value", message, "countersign activity key prints one")
     })
 }
 
-fn read(path: &Path) -> Result<Vec<Checkpoint>, Trouble> {
+fn read(path: &Path) -> Result<Vec<Checkpoint>, CommandError> {
     let text = read_text(path, LONGEST).and_then(|text| {
         // One checkpoint may be spread over lines; several are one a line.
         if let Ok(one) = text.parse() {
@@ -165,11 +200,11 @@ fn read(path: &Path) -> Result<Vec<Checkpoint>, Trouble> {
     });
     text.map_err(|why| {
         let message = format!("can't use `{}`: {}", path.display(), visible(&why));
-        Trouble::usage("invalid_value", message, "countersign activity checkpoint --out FILE makes one")
+        CommandError::usage("invalid_value", message, "countersign activity checkpoint --out FILE makes one")
     })
 }
 
-fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
+fn clean(report: &VerifyReport, head: Option<&LedgerRow>, took: Duration) -> String {
     // "0 rows are as they were written" would sound like a proof.
     if report.rows == 0 {
         return format!("{}\n", paint(DIM, "the ledger is empty: nothing was recorded yet"));
@@ -181,6 +216,10 @@ fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
         some => plural(some, "checkpoint"),
     };
     let keys: String = report.fingerprints.iter().map(|key| format!("key {key}\n")).collect();
+    let pruned = match report.pruned {
+        0 => String::new(),
+        some => format!("{} before them archived, behind tombstones\n", plural(some, "row")),
+    };
     let outside = match report.outside {
         0 => String::new(),
         some => format!(", {some} of them kept outside the store"),
@@ -189,15 +228,15 @@ fn clean(report: &Report, head: Option<&Row>, took: Duration) -> String {
         "{} {}\n{}\n",
         paint(GOOD, "✓"),
         good_rows(report),
-        paint(DIM, format_args!("{head}{keys}{against}{outside}, {}", span(took)))
+        paint(DIM, format_args!("{pruned}{head}{keys}{against}{outside}, {}", span(took)))
     )
 }
 
-fn found(report: &Report, took: Duration) -> String {
+fn found(report: &VerifyReport, took: Duration) -> String {
     format!("{} {}, then one is not\n{}\n", paint(BAD, "✗"), good_rows(report), paint(DIM, span(took)))
 }
 
-fn good_rows(report: &Report) -> String {
+fn good_rows(report: &VerifyReport) -> String {
     let are = if report.rows == 1 { "is as it was" } else { "are as they were" };
     format!("{} of {} {are} written", plural(report.rows, "row"), plural(report.writers, "writer"))
 }
@@ -234,7 +273,7 @@ fn next(bad: &Bad, evidence: &Evidence) -> String {
     }
 }
 
-fn warnings(report: &Report) -> Vec<String> {
+fn warnings(report: &VerifyReport) -> Vec<String> {
     let mut warnings = Vec::new();
     if report.keys > 1 {
         warnings
@@ -246,10 +285,16 @@ fn warnings(report: &Report) -> Vec<String> {
     warnings
 }
 
-fn data(report: &Report, head: Option<&Row>, took: Duration, evidence: &Evidence) -> Map<String, Value> {
+fn data(
+    report: &VerifyReport,
+    head: Option<&LedgerRow>,
+    took: Duration,
+    evidence: &Evidence,
+) -> Map<String, Value> {
     let mut data = Map::new();
     data.insert("clean".into(), report.is_clean().into());
     data.insert("rows".into(), report.rows.into());
+    data.insert("pruned".into(), report.pruned.into());
     data.insert("writers".into(), report.writers.into());
     data.insert("checkpoints".into(), report.checkpoints.into());
     data.insert("outside_checkpoint".into(), (report.outside > 0).into());

@@ -5,21 +5,20 @@ use std::io;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use countersign_core::duration;
-use countersign_core::ids::LedgerId;
-use countersign_store::ledger::{Filter, Row};
+use countersign_policy::duration;
+use countersign_policy::ids::LedgerId;
+use countersign_store::ledger::{LedgerFilter, LedgerRow};
 use countersign_store::{Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::filter_args::ActivityFilterArgs;
 use super::rows;
-use super::wanted::Wanted;
-use crate::answer::{Answer, Outcome, Trouble};
-use crate::output::{Format, Voice};
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::output::{Format, OutputSettings};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity watch --status refused --for 1s
   countersign activity watch --format jsonl --count 1";
@@ -31,42 +30,41 @@ const SLACK: Duration = Duration::from_secs(5);
 /// As many rows as are asked for at once, remembered, or given in one envelope.
 const MANY: usize = 1000;
 
-/// What `activity watch` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct ActivityWatchArgs {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: ActivityFilterArgs,
 
     /// Begin with the last rows
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
     tail: u32,
 
-    /// End after so many rows
+    /// Stop after this many rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// End after so long, such as 30s; else with Ctrl-C
+    /// Stop after this time, such as 30s; otherwise with Ctrl-C
     #[arg(long = "for", value_name = "SPAN", value_parser = duration::parse)]
     span: Option<Duration>,
 
     /// How rows are written
-    #[arg(long, value_enum, default_value_t = Lines::Table)]
-    format: Lines,
+    #[arg(long, value_enum, default_value_t = WatchFormat::Table)]
+    format: WatchFormat,
 }
 
-/// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Lines {
+enum WatchFormat {
     /// For people
     Table,
     /// One JSON object a line
     Jsonl,
 }
 
-/// Follows until it is told to end. With `--json`, the envelope at the end holds what was seen.
-pub(crate) fn run(args: &Watch, url: &StoreUrl, voice: Voice) -> Outcome {
-    let mut sight = Sight { voice, lines: args.format, left: args.count, kept: Vec::new(), titled: false };
-    records::look(url, async |store| {
+/// Follows until it is stopped. With `--json`, the envelope at the end holds what was seen.
+pub(crate) fn run(args: &ActivityWatchArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
+    let mut sight =
+        ActivityWatchPrinter { voice, lines: args.format, left: args.count, kept: Vec::new(), titled: false };
+    records::with_read_only(url, async |store| {
         tokio::select! {
             seen = follow(&store, args, url, &mut sight) => seen,
             // An end that was asked for is a good one.
@@ -84,11 +82,16 @@ async fn until(span: Option<Duration>) {
     }
 }
 
-async fn follow(store: &Store, args: &Watch, url: &StoreUrl, sight: &mut Sight) -> Result<(), Trouble> {
+async fn follow(
+    store: &Store,
+    args: &ActivityWatchArgs,
+    url: &StoreUrl,
+    sight: &mut ActivityWatchPrinter,
+) -> Result<(), CommandError> {
     let now = Timestamp::now();
     let base = args.wanted.filter(now);
-    let mut known = Known::default();
-    let mut first = Filter { limit: Some(args.tail.max(1)), ..base.clone() };
+    let mut known = SeenRows::default();
+    let mut first = LedgerFilter { limit: Some(args.tail.max(1)), ..base.clone() };
     let mut beat = tokio::time::interval_at(Instant::now(), BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -106,20 +109,20 @@ async fn follow(store: &Store, args: &Watch, url: &StoreUrl, sight: &mut Sight) 
         }
         let since = known.since.get_or_insert(now).checked_sub(SLACK).unwrap_or(now);
         let start_time = Some(base.start_time.map_or(since, |start| start.max(since)));
-        first = Filter { limit: u32::try_from(MANY).ok(), start_time, ..base.clone() };
+        first = LedgerFilter { limit: u32::try_from(MANY).ok(), start_time, ..base.clone() };
     }
 }
 
 /// Which rows were seen. Remembers a bounded number: older ones are cut off by their time.
 #[derive(Default)]
-struct Known {
+struct SeenRows {
     ids: HashSet<LedgerId>,
     order: VecDeque<LedgerId>,
     since: Option<Timestamp>,
 }
 
-impl Known {
-    fn is_new(&mut self, row: &Row) -> bool {
+impl SeenRows {
+    fn is_new(&mut self, row: &LedgerRow) -> bool {
         self.since = self.since.max(Some(row.time));
         let is_new = self.ids.insert(row.id.clone());
         if is_new {
@@ -134,18 +137,17 @@ impl Known {
     }
 }
 
-/// Where seen rows go.
-struct Sight {
-    voice: Voice,
-    lines: Lines,
+struct ActivityWatchPrinter {
+    voice: OutputSettings,
+    lines: WatchFormat,
     left: Option<u64>,
-    kept: Vec<Row>,
+    kept: Vec<LedgerRow>,
     titled: bool,
 }
 
-impl Sight {
+impl ActivityWatchPrinter {
     /// Shows the rows; false when enough was seen.
-    fn see(&mut self, mut rows: Vec<Row>) -> Result<bool, Trouble> {
+    fn see(&mut self, mut rows: Vec<LedgerRow>) -> Result<bool, CommandError> {
         if let Some(left) = &mut self.left {
             rows.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
             *left -= rows.len() as u64;
@@ -158,23 +160,23 @@ impl Sight {
         }
         let text = self.text(&rows);
         let said = match self.lines {
-            Lines::Table => self.voice.say(&text),
-            Lines::Jsonl => self.voice.give(&text),
+            WatchFormat::Table => self.voice.say(&text),
+            WatchFormat::Jsonl => self.voice.give(&text),
         };
         match said {
             Ok(()) => Ok(goes_on),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(Trouble::Output(format!("can't write the rows: {error}"))),
+            Err(error) => Err(CommandError::Output(format!("can't write the rows: {error}"))),
         }
     }
 
-    fn text(&mut self, rows: &[Row]) -> String {
+    fn text(&mut self, rows: &[LedgerRow]) -> String {
         if rows.is_empty() {
             return String::new();
         }
         match self.lines {
-            Lines::Jsonl => rows.iter().map(|row| format!("{}\n", row.json())).collect(),
-            Lines::Table => {
+            WatchFormat::Jsonl => rows.iter().map(|row| format!("{}\n", row.json())).collect(),
+            WatchFormat::Table => {
                 let zone = rows::zone(self.voice, Timestamp::now());
                 let mut table = rows::table().steady();
                 for row in rows {

@@ -1,103 +1,113 @@
-//! Deciding on a plan: the question, the typed name, the no, and what is said when somebody else was first.
+//! What `approve`, `reject` and `call` share: the question at the terminal, the rejection, and what is said when somebody else was
+//! first. `gateway::approval` decides.
 
-use countersign_core::confirm::{Kind, Need, PlanState, Rail, check_typed as to_the_letter, check_unblocked};
-use countersign_core::ids::FullName;
-use countersign_core::plan::Plan;
-use countersign_core::record::RowKind;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_store::{DecideRefused, Filter, NotDecided, Paused, PlanRow, Store, StoreUrl};
+use countersign_gateway::approval::{ApprovalChannel, DecisionError, PlanDecider};
+use countersign_policy::confirm::{ConfirmRequirement, Kind, PlanState, check_unblocked};
+use countersign_policy::ids::FullName;
+use countersign_policy::plan::Plan;
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_store::{DecideRefused, LedgerFilter, NotDecided, Paused, PlanRow, Store, StoreUrl};
 use jiff::Timestamp;
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
 use crate::commands::plans::sheet;
-use crate::output::{BAD, BOLD, Voice, exact, paint, shown, visible};
+use crate::output::{BAD, BOLD, OutputSettings, exact, paint, shown, visible};
 use crate::person::Person;
-use crate::person::ask::{self, Said};
+use crate::person::ask::{self, PromptAnswer};
 use crate::records;
 
 /// Whose plan it is: their own may be dropped, somebody else's rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// An agent's, decided by a person.
+pub(crate) enum PlanOwner {
     Others,
-    /// Of the command that asks.
     Own,
+}
+
+/// What the person at the terminal answered.
+pub(crate) struct TerminalAnswer {
+    pub(crate) said: PromptAnswer,
+    /// The text as it was typed, where one has to be. Nothing has compared it yet.
+    pub(crate) typed: Option<String>,
+}
+
+impl From<PromptAnswer> for TerminalAnswer {
+    fn from(said: PromptAnswer) -> Self {
+        Self { said, typed: None }
+    }
 }
 
 /// Asks the person at the terminal: yes, no or reject, or the resource's name where it has to be typed.
 pub(crate) fn ask(
-    voice: Voice,
-    whose: Whose,
-    need: &Need,
+    voice: OutputSettings,
+    whose: PlanOwner,
+    need: &ConfirmRequirement,
     tool: &FullName,
     typed_before: Option<&str>,
-) -> Result<Said, Box<Refused>> {
-    let (words, choices, otherwise): (&str, &[Said], &str) = match whose {
-        Whose::Others => {
-            ("[yes/No/reject]", &[Said::Yes, Said::No, Said::Reject], "an empty line leaves it pending")
-        }
-        Whose::Own => ("[Yes/No]", &[Said::Yes, Said::No], "an empty line drops it"),
+) -> TerminalAnswer {
+    let (words, choices, otherwise): (&str, &[PromptAnswer], &str) = match whose {
+        PlanOwner::Others => (
+            "[yes/No/reject]",
+            &[PromptAnswer::Yes, PromptAnswer::No, PromptAnswer::Reject],
+            "an empty line leaves it pending",
+        ),
+        PlanOwner::Own => ("[Yes/No]", &[PromptAnswer::Yes, PromptAnswer::No], "an empty line drops it"),
     };
     if need.kind != Kind::Type {
         let prompt = need.prompt(tool);
         let question = prompt.strip_suffix("[Yes/No]").unwrap_or(&prompt).trim_end();
-        return Ok(ask::decide(voice, &format!("{} {words}", visible(question)), choices));
+        return ask::decide(voice, &format!("{} {words}", visible(question)), choices).into();
     }
-    if let Some(typed) = typed_before {
-        return compare(need, typed);
-    }
-    let name = need.typed.as_deref().unwrap_or_default();
-    let name = paint(BOLD, visible(name));
-    voice.tell(&format!("to go on, type {name} to the letter; {otherwise}\n"));
-    match ask::line(voice, &format!("{}:", need.prompt(tool))) {
-        None => Ok(Said::No),
-        Some(typed) if typed.is_empty() => Ok(Said::No),
-        Some(typed) => compare(need, &typed),
-    }
-}
-
-fn compare(need: &Need, typed: &str) -> Result<Said, Box<Refused>> {
-    match to_the_letter(need, Some(typed)) {
-        Ok(()) => Ok(Said::Yes),
-        Err(refusal) => Err(Box::new(Refused {
-            next: Some("look at the name again, and type it".into()),
-            ..refusal.into()
-        })),
+    let typed = match typed_before {
+        Some(typed) => Some(typed.to_owned()),
+        None => {
+            let name = need.typed.as_deref().unwrap_or_default();
+            let name = paint(BOLD, visible(name));
+            voice.tell(&format!("to go on, type {name} to the letter; {otherwise}\n"));
+            ask::line(voice, &format!("{}:", need.prompt(tool))).filter(|typed| !typed.is_empty())
+        }
+    };
+    match typed {
+        Some(typed) => TerminalAnswer { said: PromptAnswer::Yes, typed: Some(typed) },
+        None => PromptAnswer::No.into(),
     }
 }
 
 /// Off a terminal the name comes with a flag; without it nobody has confirmed anything.
-pub(crate) fn check_typed(need: &Need, typed: Option<&str>, plan: &Plan) -> Result<(), Box<Refused>> {
-    if need.kind != Kind::Type {
+pub(crate) fn check_text_given(plan: &Plan, typed: Option<&str>) -> Result<(), Box<Refused>> {
+    if plan.requirement.kind != Kind::Type || typed.is_some() {
         return Ok(());
     }
-    let Some(typed) = typed else {
-        let message = "the name of the resource has to be given, to the letter: --confirm-text TEXT";
-        let refusal = Refusal::new(Code::ConfirmRequired, message).with("plan_id", plan.id.as_str());
-        return Err(Box::new(Refused { next: Some(command(plan)), ..refusal.into() }));
-    };
-    compare(need, typed).map(drop)
+    let message = "the name of the resource has to be given, to the letter: --confirm-text TEXT";
+    let refusal = Refusal::new(Code::ConfirmRequired, message).with("plan_id", plan.id.as_str());
+    Err(Box::new(Refused { next: Some(command(plan)), ..refusal.into() }))
+}
+
+/// Decides in the name of the person of this machine.
+pub(crate) fn decider<'a>(store: &'a Store, person: &'a Person) -> PlanDecider<'a> {
+    PlanDecider { store, channel: ApprovalChannel::CommandLine, by: &person.name, program: None }
 }
 
 /// What to type to approve a plan off a terminal.
 pub(crate) fn command(plan: &Plan) -> String {
-    let text = if plan.need.kind == Kind::Type { " --confirm-text TEXT" } else { "" };
+    let text = if plan.requirement.kind == Kind::Type { " --confirm-text TEXT" } else { "" };
     format!("countersign approve {} --yes{text}", plan.id)
 }
 
-/// Says no to a plan.
 pub(crate) async fn reject(
     store: &Store,
     url: &StoreUrl,
     row: &PlanRow,
     person: Person,
     note: Option<String>,
-    voice: Voice,
-) -> Outcome {
-    let rejected = store.reject(&row.plan.id, person.name.clone(), Rail::Cli, note, Timestamp::now()).await;
+    voice: OutputSettings,
+) -> CommandResult {
+    let (plan, note) = (&row.plan, note.as_deref());
+    let rejected =
+        decider(store, &person).reject_plan(&plan.id, Some(plan.hash), note, Timestamp::now()).await;
     let decided = match rejected {
         Ok(decided) => decided,
-        Err(refused) => return Err(lost(store, url, row, refused, voice).await),
+        Err(error) => return Err(lost(store, url, row, error, voice).await),
     };
     let tool = decided.plan.tool.to_string();
     let text = format!(
@@ -124,14 +134,24 @@ pub(crate) async fn reject(
     Ok(answer)
 }
 
-/// A decision that came to nothing: somebody was faster, its time ran out, or the store is broken.
+/// A decision that came to nothing: the text was mistyped, somebody was faster, its time ran out, or the store is broken.
 pub(crate) async fn lost(
     store: &Store,
     url: &StoreUrl,
     row: &PlanRow,
-    refused: DecideRefused,
-    voice: Voice,
-) -> Trouble {
+    error: DecisionError,
+    voice: OutputSettings,
+) -> CommandError {
+    let is_mistyped = error.is_mistyped();
+    let refused = match error {
+        DecisionError::Input(refusal) if is_mistyped => {
+            return CommandError::refused(refusal, "look at the name again, and type it");
+        }
+        DecisionError::Input(refusal) => {
+            return CommandError::refused(refusal, format!("countersign plans show {}", row.plan.id));
+        }
+        DecisionError::Store(refused) => refused,
+    };
     match refused {
         DecideRefused::Fault(fault) => records::trouble(&fault, url),
         DecideRefused::NotDecided(NotDecided::Expired | NotDecided::Decided(_)) => {
@@ -140,29 +160,36 @@ pub(crate) async fn lost(
         }
         DecideRefused::NotDecided(why @ NotDecided::Blocked) => {
             let refusal = check_unblocked(&row.plan).err().unwrap_or_else(|| why.refusal());
-            Trouble::refused(refusal, format!("countersign reject {}", row.plan.id))
+            CommandError::refused(refusal, format!("countersign reject {}", row.plan.id))
         }
         DecideRefused::NotDecided(NotDecided::Ended(end)) => {
             let id = &row.plan.id;
-            Trouble::refused(end.refusal(id.as_str()), format!("countersign plans show {id}"))
+            CommandError::refused(end.refusal(id.as_str()), format!("countersign plans show {id}"))
+        }
+        DecideRefused::NotDecided(why @ (NotDecided::ShownExpired | NotDecided::Changed)) => {
+            CommandError::refused(why.refusal(), format!("countersign plans show {}", row.plan.id))
         }
         DecideRefused::NotDecided(why @ (NotDecided::Unknown | NotDecided::TooWeak)) => {
-            Trouble::refused(why.refusal(), "countersign plans list")
+            CommandError::refused(why.refusal(), "countersign plans list")
         }
     }
 }
 
-/// Says who decided, and when.
-pub(crate) async fn decided(store: &Store, url: &StoreUrl, row: &PlanRow, voice: Voice) -> Trouble {
+pub(crate) async fn decided(
+    store: &Store,
+    url: &StoreUrl,
+    row: &PlanRow,
+    voice: OutputSettings,
+) -> CommandError {
     let now = Timestamp::now();
     let (id, state, zone) = (&row.plan.id, sheet::state(row, now), sheet::zone(voice, now));
     let show = format!("countersign plans show {id}");
     if state == PlanState::Expired {
         let message = format!("the time of `{id}` ran out at {}", shown(row.plan.expires, &zone));
         let refusal = Refusal::new(Code::PlanDecided, message).because("plan_expired");
-        return Trouble::refused(refusal.with("state", state.as_str()), show);
+        return CommandError::refused(refusal.with("state", state.as_str()), show);
     }
-    let by = match decider(store, row).await {
+    let by = match decided_by(store, row).await {
         Ok(by) => by,
         Err(fault) => return records::trouble(&fault, url),
     };
@@ -181,22 +208,24 @@ pub(crate) async fn decided(store: &Store, url: &StoreUrl, row: &PlanRow, voice:
     if let Some(at) = row.decided {
         refusal = refusal.with("decided_at", exact(at));
     }
-    Trouble::refused(refusal, show)
+    CommandError::refused(refusal, show)
 }
 
 /// Who decided: the approval says, or the ledger does.
-async fn decider(store: &Store, row: &PlanRow) -> Result<Option<String>, countersign_store::StoreFault> {
+async fn decided_by(store: &Store, row: &PlanRow) -> Result<Option<String>, countersign_store::StoreFault> {
     if let Some(approval) = &row.approval {
         return Ok(Some(approval.by.to_string()));
     }
     for kind in [RowKind::Approval, RowKind::Decision] {
-        let filter = Filter {
+        let filter = LedgerFilter {
             kind: Some(kind),
             plan_id: Some(row.plan.id.clone()),
+            // A mistyped text or a host's automatic answer is an approval row, too, and decided nothing.
+            status: Some(RowStatus::Success),
             limit: Some(1),
-            ..Filter::default()
+            ..LedgerFilter::default()
         };
-        let found = store.activity(filter).await?.rows.into_iter().next().and_then(|row| row.principal);
+        let found = store.activity(filter).await?.rows.into_iter().next().and_then(|row| row.entry.principal);
         if let Some(found) = found {
             return Ok(Some(found.to_string()));
         }

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use clap::Args;
-use countersign_wire::frame::{Reply, Request, RpcError};
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::serve::{
-    ConnectionLimits, Ctx, Description, HttpFront, HttpOptions, HttpRefusal, Opening, SealKey, ServeOptions,
-    Service, Session, SessionId, StdioOptions, Tag, listen, serve_stdio,
+use countersign_mcp::jsonrpc::{Reply, Request, RpcError};
+use countersign_mcp::raw::{self, RawJson};
+use countersign_mcp::server::{
+    CallerIdentity, CallerInfo, ConnectionLimits, HttpOptions, HttpRefusal, HttpServer, RequestContext,
+    SealKey, ServeOptions, Service, ServiceDescription, Session, SessionId, StdioOptions, listen,
+    serve_stdio,
 };
 use serde_json::json;
 
-use crate::answer::{Answer, Outcome};
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::runtime::{Threads, runtime};
 
-/// What the hidden command takes.
 #[derive(Args, Debug)]
-pub(crate) struct Echo {
+pub(crate) struct EchoArgs {
     /// How many tools it lists
     #[arg(long, default_value_t = 1)]
     tools: u32,
@@ -25,10 +26,8 @@ pub(crate) struct Echo {
     http: bool,
 }
 
-/// Serves until the line closes.
-pub(crate) fn run(args: &Echo) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| super::broken("the runtime can't be started", &error))?;
+pub(crate) fn run(args: &EchoArgs) -> CommandResult {
+    let runtime = runtime(Threads::Current)?;
     let service = Arc::new(EchoService { list: list(args.tools) });
     let options = ServeOptions::new(SealKey::random());
     let served = if args.http {
@@ -36,22 +35,22 @@ pub(crate) fn run(args: &Echo) -> Outcome {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
             let address = listener.local_addr()?;
             super::super::serve::banner(&format!("listening on http://{address}/mcp"));
-            let front = HttpFront::new(service, HttpOptions::loopback(options));
+            let front = HttpServer::new(service, HttpOptions::loopback(options));
             listen(listener, None, front.routes("/mcp"), ConnectionLimits::default(), std::future::pending())
                 .await
         })
     } else {
         runtime.block_on(serve_stdio(service, StdioOptions::new(options, SessionId::new("echo"))))
     };
-    served.map_err(|error| super::broken("serving ended", &error))?;
+    served.map_err(|error| CommandError::fault("serving ended", error))?;
     Ok(Answer::default())
 }
 
 struct EchoService {
-    list: Raw,
+    list: RawJson,
 }
 
-fn list(tools: u32) -> Raw {
+fn list(tools: u32) -> RawJson {
     let tool = |number: u32| {
         let name = if number == 0 { "echo".to_owned() } else { format!("echo_{number}") };
         json!({
@@ -65,12 +64,12 @@ fn list(tools: u32) -> Raw {
 }
 
 impl Service for EchoService {
-    async fn authenticate(&self, _: &Opening<'_>) -> Result<Tag, HttpRefusal> {
-        Ok(Tag::new("anyone", Arc::new(())))
+    async fn authenticate(&self, _: &CallerInfo<'_>) -> Result<CallerIdentity, HttpRefusal> {
+        Ok(CallerIdentity::new("anyone", Arc::new(())))
     }
 
-    async fn describe(&self, _: &Arc<Session>) -> Description {
-        Description {
+    async fn describe(&self, _: &Arc<Session>) -> ServiceDescription {
+        ServiceDescription {
             server_info: raw::to_raw(&json!({"name": "echo", "version": "1"})),
             capabilities: raw::to_raw(&json!({"tools": {}})),
             instructions: None,
@@ -78,7 +77,7 @@ impl Service for EchoService {
         }
     }
 
-    async fn request(&self, _: Ctx, request: Request) -> Reply {
+    async fn request(&self, _: RequestContext, request: Request) -> Reply {
         match &*request.method {
             "tools/list" => Ok(self.list.clone()),
             "tools/call" => {

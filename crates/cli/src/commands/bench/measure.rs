@@ -5,55 +5,52 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use countersign_core::ids::PrincipalId;
-use countersign_store::{Store, StoreUrl};
-use countersign_wire::frame::Notification;
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::upstream::{
-    Connect, HttpSpec, Identity, Observer, RequestOptions, Spec, StdioSpec, Upstream,
+use countersign_mcp::client::{
+    ClientIdentity, HttpSpec, Observer, RequestOptions, StdioSpec, Upstream, UpstreamOptions, UpstreamSpec,
 };
+use countersign_mcp::jsonrpc::Notification;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_policy::ids::PrincipalId;
+use countersign_store::{Store, StoreUrl};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::{environment, person, records};
 
-/// A way to the echo server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum BenchRoute {
     DirectStdio,
     ThroughStdio,
     DirectHttp,
     ThroughHttp,
 }
 
-impl Way {
+impl BenchRoute {
     pub(super) const ALL: [Self; 4] =
         [Self::DirectStdio, Self::ThroughStdio, Self::DirectHttp, Self::ThroughHttp];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Way::DirectStdio => "stdio, direct",
-            Way::ThroughStdio => "stdio, through us",
-            Way::DirectHttp => "HTTP, direct",
-            Way::ThroughHttp => "HTTP, through us",
+            BenchRoute::DirectStdio => "stdio, direct",
+            BenchRoute::ThroughStdio => "stdio, through us",
+            BenchRoute::DirectHttp => "HTTP, direct",
+            BenchRoute::ThroughHttp => "HTTP, through us",
         }
     }
 
-    /// What it is compared with.
     pub(super) fn direct(self) -> Option<Self> {
         match self {
-            Way::ThroughStdio => Some(Way::DirectStdio),
-            Way::ThroughHttp => Some(Way::DirectHttp),
-            Way::DirectStdio | Way::DirectHttp => None,
+            BenchRoute::ThroughStdio => Some(BenchRoute::DirectStdio),
+            BenchRoute::ThroughHttp => Some(BenchRoute::DirectHttp),
+            BenchRoute::DirectStdio | BenchRoute::DirectHttp => None,
         }
     }
 }
 
-/// What was measured.
 #[derive(Debug)]
 pub(super) struct Figures {
-    pub(super) way: Way,
+    pub(super) way: BenchRoute,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     pub(super) calls_per_second: f64,
@@ -62,14 +59,14 @@ pub(super) struct Figures {
     pub(super) first_answer_ms: f64,
 }
 
-struct Deaf;
+struct BenchNoopObserver;
 
-impl Observer for Deaf {
+impl Observer for BenchNoopObserver {
     fn notification(&self, _: Notification) {}
 }
 
-/// A server under test and the line to it.
-struct Subject {
+/// A server under test and the connection to it.
+struct BenchTarget {
     line: Arc<Upstream>,
     pid: Option<i32>,
     /// Keeps an HTTP server running until the measuring ends.
@@ -77,7 +74,7 @@ struct Subject {
 }
 
 pub(super) async fn measure(
-    way: Way,
+    way: BenchRoute,
     program: &Path,
     folder: &Path,
     calls: u32,
@@ -117,7 +114,7 @@ pub(super) async fn measure(
     Ok(figures)
 }
 
-async fn together(line: &Arc<Upstream>, params: &Raw, many: u32, in_flight: u32) -> Result<f64, String> {
+async fn together(line: &Arc<Upstream>, params: &RawJson, many: u32, in_flight: u32) -> Result<f64, String> {
     let start = Instant::now();
     let mut workers = tokio::task::JoinSet::new();
     for _ in 0..in_flight {
@@ -135,7 +132,7 @@ async fn together(line: &Arc<Upstream>, params: &Raw, many: u32, in_flight: u32)
     Ok(f64::from(many / in_flight * in_flight) / start.elapsed().as_secs_f64())
 }
 
-async fn call(line: &Upstream, params: &Raw) -> Result<(), String> {
+async fn call(line: &Upstream, params: &RawJson) -> Result<(), String> {
     let result = line.request("tools/call", Some(params), RequestOptions::default()).await;
     let result = result.map_err(|failure| failure.to_string())?;
     if raw::get(&result, "isError").is_some_and(|flag| flag.get() == "true") {
@@ -144,19 +141,19 @@ async fn call(line: &Upstream, params: &Raw) -> Result<(), String> {
     Ok(())
 }
 
-fn params(way: Way) -> Raw {
+fn params(way: BenchRoute) -> RawJson {
     match way {
-        Way::DirectStdio | Way::DirectHttp => {
+        BenchRoute::DirectStdio | BenchRoute::DirectHttp => {
             raw::to_raw(&json!({"name": "echo", "arguments": {"message": "hello"}}))
         }
-        Way::ThroughStdio | Way::ThroughHttp => raw::to_raw(&json!({
+        BenchRoute::ThroughStdio | BenchRoute::ThroughHttp => raw::to_raw(&json!({
             "name": "call_tool_read",
             "arguments": {"name": "echo:echo", "args": {"message": "hello"}, "intent": {"operation_type": "read"}},
         })),
     }
 }
 
-async fn start(way: Way, program: &Path, folder: &Path, tools: u32) -> Result<Subject, String> {
+async fn start(way: BenchRoute, program: &Path, folder: &Path, tools: u32) -> Result<BenchTarget, String> {
     let config = folder.join(format!("{way:?}.toml"));
     let text = format!(
         "[gateway]\nstore = \"sqlite:{way:?}.db\"\n\n[upstreams.echo]\ncommand = {}\nargs = [\"bench-echo\", \"--tools\", \"{tools}\"]\n",
@@ -166,22 +163,22 @@ async fn start(way: Way, program: &Path, folder: &Path, tools: u32) -> Result<Su
     let config = config.display().to_string();
     let tools = tools.to_string();
     let args: Vec<&str> = match way {
-        Way::DirectStdio => vec!["bench-echo", "--tools", &tools],
-        Way::ThroughStdio => vec!["serve", "--config", &config],
-        Way::DirectHttp => vec!["bench-echo", "--tools", &tools, "--http"],
-        Way::ThroughHttp => vec!["serve", "--config", &config, "--http", "127.0.0.1:0"],
+        BenchRoute::DirectStdio => vec!["bench-echo", "--tools", &tools],
+        BenchRoute::ThroughStdio => vec!["serve", "--config", &config],
+        BenchRoute::DirectHttp => vec!["bench-echo", "--tools", &tools, "--http"],
+        BenchRoute::ThroughHttp => vec!["serve", "--config", &config, "--http", "127.0.0.1:0"],
     };
     match way {
-        Way::DirectStdio | Way::ThroughStdio => {
+        BenchRoute::DirectStdio | BenchRoute::ThroughStdio => {
             let mut spec = StdioSpec::new(program, args);
             spec.env = environment::all();
-            let line = connect(&Spec::Stdio(spec)).await?;
-            Ok(Subject { pid: line.process_id(), line, _server: None })
+            let line = connect(&UpstreamSpec::Stdio(spec)).await?;
+            Ok(BenchTarget { pid: line.process_id(), line, _server: None })
         }
-        Way::DirectHttp | Way::ThroughHttp => {
+        BenchRoute::DirectHttp | BenchRoute::ThroughHttp => {
             let header = match way {
-                Way::ThroughHttp => Some(credential(folder.join(format!("{way:?}.db"))).await?),
-                Way::DirectStdio | Way::ThroughStdio | Way::DirectHttp => None,
+                BenchRoute::ThroughHttp => Some(credential(folder.join(format!("{way:?}.db"))).await?),
+                BenchRoute::DirectStdio | BenchRoute::ThroughStdio | BenchRoute::DirectHttp => None,
             };
             let mut command = Command::new(program);
             command
@@ -195,7 +192,7 @@ async fn start(way: Way, program: &Path, folder: &Path, tools: u32) -> Result<Su
             let pid = server.id().and_then(|id| i32::try_from(id).ok());
             let mut spec = HttpSpec::new(url);
             spec.headers.extend(header);
-            Ok(Subject { line: connect(&Spec::Http(spec)).await?, pid, _server: Some(server) })
+            Ok(BenchTarget { line: connect(&UpstreamSpec::Http(spec)).await?, pid, _server: Some(server) })
         }
     }
 }
@@ -210,12 +207,12 @@ async fn credential(file: PathBuf) -> Result<(String, String), String> {
     Ok(("Authorization".to_owned(), format!("Bearer {}", secret.expose())))
 }
 
-async fn connect(spec: &Spec) -> Result<Arc<Upstream>, String> {
-    let identity = Identity {
+async fn connect(spec: &UpstreamSpec) -> Result<Arc<Upstream>, String> {
+    let identity = ClientIdentity {
         client_info: raw::to_raw(&json!({"name": "bench", "version": "1"})),
         capabilities: raw::empty_object(),
     };
-    let line = Upstream::connect(spec, Connect::new(identity, Arc::new(Deaf))).await;
+    let line = Upstream::connect(spec, UpstreamOptions::new(identity, Arc::new(BenchNoopObserver))).await;
     line.map(Arc::new).map_err(|failure| failure.to_string())
 }
 

@@ -5,80 +5,95 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Doctor;
+use countersign_config::Config;
+use countersign_host_config::{
+    DESTRUCTIVE_TOOLS, HOSTS, HostEnvironment, HostFile, HostFileStatus, ServerEntry, ServerEntryKind,
+    SettingRisk, WhoAsks, host_files, risky_settings, unlisted_hosts,
+};
+
+use super::DoctorArgs;
 use super::check::{Check, State};
-use crate::commands::init::staying;
+use crate::commands::init::rules::who_asks;
+use crate::commands::init::servers_kept_in_host;
 use crate::config_file;
-use crate::hosts::{self, Age, Entry, Ground, Harm, Host, Kind, Place};
+use crate::environment;
 
 const AREA: &str = "hosts";
 
-/// No host's file is that long.
 const LONGEST: u64 = 64 << 20;
-
-/// Hosts that are programs one can ask.
-const PROGRAMS: [(Host, &str); 5] = [
-    (Host::ClaudeCode, "claude"),
-    (Host::Codex, "codex"),
-    (Host::Copilot, "copilot"),
-    (Host::Gemini, "gemini"),
-    (Host::Devin, "devin"),
-];
 
 /// How long a host may take to say its version.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) fn look(args: &Doctor, checks: &mut Vec<Check>) {
+pub(super) fn check_hosts(args: &DoctorArgs, config: Option<&Config>, checks: &mut Vec<Check>) {
     let project = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    let Some(ground) = Ground::here(project) else {
+    let Some(ground) = environment::hosts(project) else {
         checks.push(Check::new(AREA, State::Bad, "there is no home folder").fix("set HOME"));
         return;
     };
     let before = checks.len();
-    for place in hosts::places(&ground).into_iter().filter(|place| place.path.exists()) {
-        one(&place, &ground, checks);
+    for place in host_files(&ground).into_iter().filter(|place| place.path.exists()) {
+        check_host_file(&place, &ground, checks);
     }
     if checks.len() == before {
         checks.push(Check::new(AREA, State::Look, "no host was found").fix("countersign init --host NAME"));
     }
-    for setting in hosts::settings(&ground) {
-        let (state, harm) = harm(setting.harm);
+    for host in unlisted_hosts(&ground) {
+        let (title, path) = (host.title, host.path.display());
+        let message = format!(
+            "{title} ({path}): has servers that go around countersign, and `init` does not know this host"
+        );
+        let fix = "put `countersign serve --host NAME --config PATH` there by hand, and its servers into the configuration";
+        checks.push(Check::new(AREA, State::Look, message).fix(fix));
+    }
+    let asks = config.is_some_and(|config| who_asks(config) == WhoAsks::Gateway);
+    for setting in risky_settings(&ground) {
+        // What `init --permissions` writes: countersign asks about it itself.
+        if asks
+            && setting.risk == SettingRisk::Approves
+            && DESTRUCTIVE_TOOLS.iter().any(|tool| setting.setting.contains(tool))
+        {
+            continue;
+        }
+        let (state, harm) = harm(setting.risk);
         let message =
-            format!("{}: {} in {}: {harm}", setting.host.title(), setting.setting, setting.path.display());
+            format!("{}: {} in {}: {harm}", setting.host.title, setting.setting, setting.path.display());
         checks.push(Check::new(AREA, state, message).fix(setting.fix));
     }
     if !args.no_start {
-        for (host, program) in PROGRAMS {
+        for (host, program) in HOSTS.iter().filter_map(|host| Some((host, host.program?))) {
             if let Some(version) = version(program) {
-                checks.push(Check::new(AREA, State::Good, format!("{} {version}", host.title())));
+                checks.push(Check::new(AREA, State::Good, format!("{} {version}", host.title)));
             }
         }
     }
 }
 
 /// How bad a setting is, and what it does.
-fn harm(harm: Harm) -> (State, &'static str) {
+fn harm(harm: SettingRisk) -> (State, &'static str) {
     match harm {
-        Harm::Answers => (
+        SettingRisk::Approves => (
             State::Bad,
             "nobody is asked before a destructive call that needs no more than the caller's word",
         ),
-        Harm::Judges => (
+        SettingRisk::ModelApproves => (
             State::Look,
             "a model decides, and nobody is asked, before a destructive call that needs no more than the caller's word",
         ),
-        Harm::ShutsOut => (State::Bad, "countersign is not used there"),
-        Harm::Waits => (State::Look, "countersign is not used in this folder until then"),
-        Harm::LetsIn => (State::Look, "servers are used that go around countersign"),
-        Harm::Hushes => (State::Look, "bypassing every permission can be switched on without a warning"),
+        SettingRisk::DisablesGateway => (State::Bad, "countersign is not used there"),
+        SettingRisk::AwaitsAcceptance => (State::Look, "countersign is not used in this folder until then"),
+        SettingRisk::BypassesGateway => (State::Look, "servers are used that go around countersign"),
+        SettingRisk::HidesWarning => {
+            (State::Look, "bypassing every permission can be switched on without a warning")
+        }
     }
 }
 
-fn one(place: &Place, ground: &Ground, checks: &mut Vec<Check>) {
-    let title = format!("{} ({})", place.host.title(), place.path.display());
+fn check_host_file(place: &HostFile, ground: &HostEnvironment, checks: &mut Vec<Check>) {
+    let title = format!("{} ({})", place.host.title, place.path.display());
     let read = config_file::read_text(&place.path, LONGEST)
         .map_err(|why| (1, why))
-        .and_then(|text| place.read(&text, &ground.project).map_err(|broken| (broken.line, broken.why)));
+        .and_then(|text| place.read(&text, &ground.project).map_err(|broken| (broken.line, broken.reason)));
     let entries = match read {
         Ok(entries) => entries,
         Err((line, why)) => {
@@ -89,25 +104,26 @@ fn one(place: &Place, ground: &Ground, checks: &mut Vec<Check>) {
             return;
         }
     };
-    if entries.is_empty() && place.age == Age::Elder {
+    if entries.is_empty() && place.status == HostFileStatus::Secondary {
         return;
     }
-    let ours = entries.iter().any(|entry| entry.kind == Kind::Countersign);
-    let fix = format!("countersign init --host {}", place.host.word());
-    let staying = staying(place, &entries, &ground.home);
-    let why =
-        |entry: &Entry| staying.iter().find(|(name, _)| *name == entry.name).map(|(_, why)| why.as_str());
+    let ours = entries.iter().any(|entry| entry.kind == ServerEntryKind::Countersign);
+    let fix = format!("countersign init --host {}", place.host.name);
+    let staying = servers_kept_in_host(place, &entries, &ground.home);
+    let why = |entry: &ServerEntry| {
+        staying.iter().find(|(name, _)| *name == entry.name).map(|(_, why)| why.as_str())
+    };
     let mut around = Vec::new();
     for entry in &entries {
         let said = |why: &str| format!("{title}: `{}` goes around countersign: {why}", entry.name);
         match (&entry.kind, why(entry)) {
-            (Kind::Server(_), None) => around.push(entry.name.as_str()),
-            // What `init` would leave there is no fix as long as that stands in its way.
-            (Kind::Server(_), Some(why)) => {
+            (ServerEntryKind::Server(_), None) => around.push(entry.name.as_str()),
+            // `init` leaves this server there until the reason is gone.
+            (ServerEntryKind::Server(_), Some(why)) => {
                 checks.push(Check::new(AREA, State::Bad, said(why)).fix(format!("change that, then {fix}")));
             }
-            (Kind::Foreign(why), _) => checks.push(Check::new(AREA, State::Look, said(why))),
-            (Kind::Countersign | Kind::Disabled, _) => {}
+            (ServerEntryKind::Foreign(why), _) => checks.push(Check::new(AREA, State::Look, said(why))),
+            (ServerEntryKind::Countersign | ServerEntryKind::Disabled, _) => {}
         }
     }
     if !around.is_empty() {

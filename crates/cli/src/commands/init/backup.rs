@@ -1,85 +1,99 @@
 //! What a change of several files needs to be taken back: every file as it was, kept before the first one is touched. Taking back
-//! restores byte for byte, and removes the secrets that were put into the keyring. Where a host went on writing into its own file, only the servers are put back; what somebody changed about
-//! the servers is left alone.
+//! restores byte for byte, and removes the secrets that were put into the keyring. Where a file was written into since, our entry goes,
+//! the servers that were taken over come back, and what was added is kept. No host is left pointing at what is gone.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign_core::digest::{Digest, Domain};
-use countersign_core::ids::Secret;
+use countersign_host_config::{Host, HostFile, HostFileScope};
+use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::ids::Secret;
 use serde_json::{Value, json};
 
-use crate::config_change::write;
-use crate::hosts::{Host, Place, Scope};
+use crate::config_change::{FileMode, write, write_as};
+use crate::output::visible;
 use crate::private_file;
 
 const LIST: &str = "files.json";
 const UNDONE: &str = ".undone";
 
-/// One file before and after.
-pub(super) struct Change {
-    /// Which.
+pub(super) struct HostFileChange {
     pub(super) path: PathBuf,
     /// The host it belongs to; none for a file of ours.
     pub(super) host: Option<Host>,
     /// Its text before; none if it was not there.
     pub(super) before: Option<String>,
-    /// Its text after.
     pub(super) after: String,
+    pub(super) mode: FileMode,
 }
 
 /// What became of a file when a change was taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It is as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum UndoOutcome {
     Restored,
     /// It was made by the change, and is gone.
     Removed,
-    /// Its host has written into it since: its servers are as they were, everything else as the host wants it.
-    GivenBack,
-    /// Somebody changed it since: left alone.
+    /// It was written into since: its servers are as they were, what was added since (these servers among it) is kept.
+    Merged(Vec<String>),
+    /// A file of ours that somebody changed since. No host leads to it any more.
+    Kept,
+    /// A file of ours that a host which could not be changed back still needs.
+    Needed,
+    /// A host's file that can't be understood any more: left alone.
     Changed,
 }
 
-impl Fate {
-    /// Its name.
-    pub(super) fn word(self) -> &'static str {
+impl UndoOutcome {
+    pub(super) fn words(&self) -> String {
         match self {
-            Self::Restored => "restored",
-            Self::Removed => "removed",
-            Self::GivenBack => "ours taken out, servers put back, what its host changed since is kept",
-            Self::Changed => "changed since, left alone",
+            Self::Restored => "restored".to_owned(),
+            Self::Removed => "removed".to_owned(),
+            Self::Merged(added) if added.is_empty() => {
+                "ours taken out, servers put back, what its host changed since is kept".to_owned()
+            }
+            Self::Merged(added) => {
+                let added: Vec<String> = added.iter().map(|name| format!("`{}`", visible(name))).collect();
+                format!("ours taken out, servers put back, {} added since is kept", added.join(", "))
+            }
+            Self::Kept => "changed since, kept; no host leads to it any more".to_owned(),
+            Self::Needed => "kept: a host still leads to it".to_owned(),
+            Self::Changed => "changed since and not to be understood, left alone".to_owned(),
         }
     }
 }
 
 fn digest(text: &str) -> String {
-    Digest::of(Domain::Outcome, text.as_bytes()).to_string()
+    Digest::of(DigestDomain::Outcome, text.as_bytes()).to_string()
 }
 
 /// Why a change was not made. Every file is as it was, unless even that could not be had.
 pub(super) enum NotMade {
     /// Somebody changed this one since it was read.
     Drifted(PathBuf),
-    /// This one can't be written.
     Unwritable(PathBuf, io::Error),
     /// What was written before something went wrong could not be taken back.
     Half(PathBuf, io::Error),
 }
 
-/// Keeps every file as it is under `folder`, then writes every secret and every file as it shall be: all of them, or none.
-pub(super) fn apply(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> Result<(), NotMade> {
+/// Keeps every file as it is under `folder`, then writes every secret and every file as it shall be: all of them, or none. `credentials`
+/// is what [`list`] gives back about those that come with the change.
+pub(super) fn apply(
+    folder: &Path,
+    changes: &[HostFileChange],
+    secrets: &[PendingSecret<'_>],
+    credentials: &Value,
+) -> Result<(), NotMade> {
     for change in changes {
         undrifted(change)?;
     }
-    keep(folder, changes, secrets).map_err(|error| NotMade::Unwritable(folder.to_owned(), error))?;
-    let taken_back =
-        |why: NotMade, path: &Path| match undo(folder).and_then(|_| fs::write(folder.join(UNDONE), "")) {
-            Ok(()) => why,
-            Err(error) => NotMade::Half(path.to_owned(), error),
-        };
-    for Kept { path, secret } in secrets {
+    keep(folder, changes, secrets, credentials)
+        .map_err(|error| NotMade::Unwritable(folder.to_owned(), error))?;
+    let taken_back = |why: NotMade, path: &Path| match undo(folder).and_then(|_| mark_undone(folder)) {
+        Ok(()) => why,
+        Err(error) => NotMade::Half(path.to_owned(), error),
+    };
+    for PendingSecret { path, secret } in secrets {
         if let Err(error) = keep_secret(path, secret) {
             return Err(taken_back(NotMade::Unwritable(path.clone(), error), path));
         }
@@ -87,7 +101,8 @@ pub(super) fn apply(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> 
     for change in changes {
         let written = undrifted(change).and_then(|()| {
             let parent = change.path.parent().map_or(Ok(()), fs::create_dir_all);
-            let done = parent.and_then(|()| write(Path::new("."), &change.path, &change.after));
+            let done =
+                parent.and_then(|()| write_as(Path::new("."), &change.path, &change.after, change.mode));
             done.map_err(|error| NotMade::Unwritable(change.path.clone(), error))
         });
         written.map_err(|why| taken_back(why, &change.path))?;
@@ -96,10 +111,8 @@ pub(super) fn apply(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> 
 }
 
 /// A secret the keyring does not have yet.
-pub(super) struct Kept<'a> {
-    /// Its file.
+pub(super) struct PendingSecret<'a> {
     pub(super) path: PathBuf,
-    /// What is kept in it.
     pub(super) secret: &'a Secret,
 }
 
@@ -109,7 +122,7 @@ fn keep_secret(path: &Path, secret: &Secret) -> io::Result<()> {
 }
 
 /// A file is still what the plan was made from: hosts write into their own files at any time.
-fn undrifted(change: &Change) -> Result<(), NotMade> {
+fn undrifted(change: &HostFileChange) -> Result<(), NotMade> {
     let now = match fs::read_to_string(&change.path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -119,7 +132,12 @@ fn undrifted(change: &Change) -> Result<(), NotMade> {
     if now == change.before { Ok(()) } else { Err(NotMade::Drifted(change.path.clone())) }
 }
 
-fn keep(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> io::Result<()> {
+fn keep(
+    folder: &Path,
+    changes: &[HostFileChange],
+    secrets: &[PendingSecret<'_>],
+    credentials: &Value,
+) -> io::Result<()> {
     private_file::make_folder(folder)?;
     let mut list = Vec::new();
     for (index, change) in changes.iter().enumerate() {
@@ -127,11 +145,10 @@ fn keep(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> io::Result<(
         if let Some(before) = &change.before {
             private_file::write(&folder.join(&kept), before.as_bytes())?;
         }
-        let written = format!("{kept}.after");
-        private_file::write(&folder.join(&written), change.after.as_bytes())?;
         list.push(json!({
             "path": change.path, "kept": change.before.as_ref().map(|_| kept), "after": digest(&change.after),
-            "written": written, "host": change.host.map(Host::word),
+            "host": change.host.map(|host| host.name),
+            "mode": (change.mode == FileMode::Private).then(|| mode_of(&change.path)).flatten(),
         }));
     }
     let secrets: Vec<Value> = secrets
@@ -144,9 +161,18 @@ fn keep(folder: &Path, changes: &[Change], secrets: &[Kept<'_>]) -> io::Result<(
         new.flat_map(|change| change.path.ancestors().skip(1).take_while(|one| !one.exists())).collect();
     folders.sort_by_key(|one| std::cmp::Reverse(one.components().count()));
     folders.dedup();
-    let list = json!({"version": 1, "files": list, "folders": folders, "secrets": secrets});
+    let list = json!({
+        "version": 1, "files": list, "folders": folders, "secrets": secrets, "credentials": credentials,
+    });
     let list = serde_json::to_string_pretty(&list)?;
     write(folder, &folder.join(LIST), &list)
+}
+
+fn mark_undone(folder: &Path) -> io::Result<()> {
+    match private_file::write(&folder.join(UNDONE), b"") {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        written => written,
+    }
 }
 
 /// The newest change that was not taken back.
@@ -157,55 +183,111 @@ pub(super) fn newest(backups: &Path) -> Option<PathBuf> {
     all.into_iter().rev().find(|folder| folder.join(LIST).exists() && !folder.join(UNDONE).exists())
 }
 
-/// Takes a change back, file by file.
-pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, Fate)>> {
-    let list: Value = serde_json::from_str(&fs::read_to_string(folder.join(LIST))?)?;
+/// What a change consists of, as it was written down before it was made.
+pub(super) fn list(folder: &Path) -> io::Result<Value> {
+    Ok(serde_json::from_str(&fs::read_to_string(folder.join(LIST))?)?)
+}
+
+/// Takes a change back, file by file. The hosts' files come first: what they lead to is removed only when none of them does any more.
+pub(super) fn undo(folder: &Path) -> io::Result<Vec<(PathBuf, UndoOutcome)>> {
+    let list = list(folder)?;
+    let files: Vec<&Value> = list.get("files").and_then(Value::as_array).into_iter().flatten().collect();
+    let (hosts, ours): (Vec<&Value>, Vec<&Value>) =
+        files.into_iter().partition(|file| file.get("host").is_some_and(Value::is_string));
     let mut fates = Vec::new();
-    for file in list.get("files").and_then(Value::as_array).into_iter().flatten() {
-        let text = |key: &str| file.get(key).and_then(Value::as_str);
-        let Some(path) = text("path").map(PathBuf::from) else { continue };
-        let before = text("kept").map(|kept| fs::read_to_string(folder.join(kept))).transpose()?;
-        let now = fs::read_to_string(&path).ok();
-        let fate = match (now, before) {
-            // It was never written, or is back already.
-            (now, before) if now == before => Fate::Restored,
-            (Some(now), before) if Some(digest(&now).as_str()) == text("after") => match before {
-                Some(before) => {
-                    write(Path::new("."), &path, &before)?;
-                    Fate::Restored
-                }
-                None => {
-                    fs::remove_file(&path)?;
-                    Fate::Removed
-                }
-            },
-            (Some(now), before) => {
-                let before = before.unwrap_or_default();
-                match given_back(folder, file, &path, &now, &before) {
-                    Some(text) => {
-                        write(Path::new("."), &path, &text)?;
-                        Fate::GivenBack
-                    }
-                    None => Fate::Changed,
-                }
-            }
-            (None, _) => Fate::Changed,
-        };
-        fates.push((path, fate));
+    for file in hosts {
+        fates.extend(undo_file(folder, file)?);
     }
-    if fates.iter().all(|(_, fate)| *fate != Fate::Changed) {
+    if fates.iter().any(|(_, fate)| *fate == UndoOutcome::Changed) {
+        let kept = ours.iter().filter_map(|file| file.get("path").and_then(Value::as_str));
+        fates.extend(kept.map(|path| (PathBuf::from(path), UndoOutcome::Needed)));
+        return Ok(fates);
+    }
+    for file in ours {
+        fates.extend(undo_file(folder, file)?);
+    }
+    // A configuration that is kept goes on needing its secrets.
+    if fates.iter().all(|(_, fate)| *fate != UndoOutcome::Kept) {
         fates.append(&mut forget(&list)?);
-        for folder in list.get("folders").and_then(Value::as_array).into_iter().flatten() {
-            // One that has something in it by now stays.
-            let _ = folder.as_str().map(fs::remove_dir);
-        }
-        fs::write(folder.join(UNDONE), "")?;
     }
+    for folder in list.get("folders").and_then(Value::as_array).into_iter().flatten() {
+        // One that has something in it by now stays.
+        let _ = folder.as_str().map(fs::remove_dir);
+    }
+    mark_undone(folder)?;
     Ok(fates)
 }
 
+fn undo_file(folder: &Path, file: &Value) -> io::Result<Option<(PathBuf, UndoOutcome)>> {
+    let text = |key: &str| file.get(key).and_then(Value::as_str);
+    let Some(path) = text("path").map(PathBuf::from) else { return Ok(None) };
+    let before = text("kept").map(|kept| fs::read_to_string(folder.join(kept))).transpose()?;
+    let now = fs::read_to_string(&path).ok();
+    let fate = match (now, before) {
+        // It was never written, or is back already.
+        (now, before) if now == before => UndoOutcome::Restored,
+        (Some(now), before) if Some(digest(&now).as_str()) == text("after") => match before {
+            Some(before) => {
+                write(Path::new("."), &path, &before)?;
+                UndoOutcome::Restored
+            }
+            None => {
+                fs::remove_file(&path)?;
+                UndoOutcome::Removed
+            }
+        },
+        (Some(now), before) => match text("host").and_then(Host::named) {
+            Some(host) => {
+                let place = HostFile::new(host, HostFileScope::User, path.clone());
+                match place.restore(&now, &before.unwrap_or_default()) {
+                    Some((text, added)) => {
+                        write(Path::new("."), &path, &text)?;
+                        UndoOutcome::Merged(added)
+                    }
+                    None => UndoOutcome::Changed,
+                }
+            }
+            None => UndoOutcome::Kept,
+        },
+        // Somebody removed it: nothing leads anywhere from there.
+        (None, _) => UndoOutcome::Kept,
+    };
+    if fate != UndoOutcome::Changed
+        && let Some(mode) = file.get("mode").and_then(Value::as_u64)
+    {
+        restore_mode(&path, mode)?;
+    }
+    Ok(Some((path, fate)))
+}
+
+#[cfg(unix)]
+fn mode_of(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).ok().map(|meta| meta.permissions().mode() & 0o7777)
+}
+
+#[cfg(not(unix))]
+fn mode_of(_: &Path) -> Option<u32> {
+    None
+}
+
+/// Gives a file the mode it had before a secret was written into it.
+#[cfg(unix)]
+fn restore_mode(path: &Path, mode: u64) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    match u32::try_from(mode) {
+        Ok(mode) if path.exists() => fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o7777)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn restore_mode(_: &Path, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
 /// Removes the secrets the change put into the keyring; one that is another by now is somebody else's.
-fn forget(list: &Value) -> io::Result<Vec<(PathBuf, Fate)>> {
+fn forget(list: &Value) -> io::Result<Vec<(PathBuf, UndoOutcome)>> {
     let mut fates = Vec::new();
     for secret in list.get("secrets").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| secret.get(key).and_then(Value::as_str);
@@ -213,16 +295,8 @@ fn forget(list: &Value) -> io::Result<Vec<(PathBuf, Fate)>> {
         let now = fs::read_to_string(&path).ok();
         if now.is_some_and(|now| Some(digest(&now).as_str()) == text("digest")) {
             fs::remove_file(&path)?;
-            fates.push((path, Fate::Removed));
+            fates.push((path, UndoOutcome::Removed));
         }
     }
     Ok(fates)
-}
-
-/// A host's file with its servers put back.
-fn given_back(folder: &Path, file: &Value, path: &Path, now: &str, before: &str) -> Option<String> {
-    let text = |key: &str| file.get(key).and_then(Value::as_str);
-    let after = fs::read_to_string(folder.join(text("written")?)).ok()?;
-    let place = Place::new(Host::named(text("host")?)?, Scope::User, path.to_owned());
-    place.give_back(now, &after, before)
 }

@@ -4,53 +4,47 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use countersign_core::ids::Secret;
+use countersign_host_config::{
+    Host, HostFile, HostFileScope, HostServerSpec, OfferedTools, ServerEntry, ServerEntryKind,
+};
+use countersign_policy::ids::Secret;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
-use super::secrets::{Found, Looker};
-use crate::hosts::{Entry, Host, Kind, Offers, Place, Scope, Server};
+use super::secrets::{ReferenceResolver, ResolvedText};
+use super::server_preset::ServerPreset;
 
 /// A file of a host as it was read.
-pub(crate) struct Read {
-    /// Which.
-    pub(crate) place: Place,
+pub(crate) struct HostFileContents {
+    pub(crate) place: HostFile,
     /// Its text; none if there is no such file.
     pub(crate) text: Option<String>,
-    /// Its servers.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<ServerEntry>,
 }
 
-/// A server that becomes an upstream.
-pub(crate) struct Imported {
-    /// Our name of it.
+pub(crate) struct ImportedServer {
     pub(crate) id: String,
-    /// The hosts that know it.
-    pub(crate) from: Vec<(Host, Scope)>,
+    pub(crate) from: Vec<(Host, HostFileScope)>,
     /// What is written under `[upstreams.ID]`; none where the configuration has it already.
     pub(crate) table: Option<Table>,
+    /// The rules we have for it, where it is a published server.
+    pub(super) preset: Option<ServerPreset>,
 }
 
 /// A server that stays where it is, and why.
-pub(crate) struct Left {
-    /// Whose.
+pub(crate) struct SkippedServer {
     pub(crate) host: Host,
-    /// Its name there.
     pub(crate) name: String,
-    /// Why.
     pub(crate) why: String,
 }
 
 /// An upstream of which a host offered some tools only: the others stay switched off, for everyone.
-pub(crate) struct Limited {
-    /// Our name of it.
+pub(crate) struct LimitedUpstream {
     pub(crate) id: String,
-    /// Whose limit it was.
     pub(crate) host: Host,
-    /// What was offered.
-    pub(crate) offers: Offers,
+    pub(crate) offers: OfferedTools,
 }
 
-impl Limited {
+impl LimitedUpstream {
     /// The rules that keep the others switched off.
     pub(crate) fn rules(&self) -> Vec<Table> {
         // A text of JSON is one of the condition's language too.
@@ -64,45 +58,48 @@ impl Limited {
             let mut table = Table::new();
             table.insert("match", value(format!("{}:*", self.id)));
             table.insert("when", value(when));
-            table.insert("deny", value(format!("it was switched off in {}", self.host.title())));
+            table.insert("deny", value(format!("it was switched off in {}", self.host.title)));
             table
         };
         only.into_iter().chain(without).map(rule).collect()
     }
 }
 
-/// Everything that is taken over.
 #[derive(Default)]
-pub(crate) struct Import {
-    /// The upstreams, in the order found.
-    pub(crate) upstreams: Vec<Imported>,
-    /// What is not taken over.
-    pub(crate) left: Vec<Left>,
-    /// What is taken over in part.
-    pub(crate) limited: Vec<Limited>,
+pub(crate) struct HostImport {
+    pub(crate) upstreams: Vec<ImportedServer>,
+    pub(crate) left: Vec<SkippedServer>,
+    pub(crate) limited: Vec<LimitedUpstream>,
     /// What goes into the keyring, by name.
     pub(crate) secrets: BTreeMap<String, Secret>,
     /// For each file read, in order, the entries that leave it.
-    pub(crate) taken: Vec<Vec<Entry>>,
+    pub(crate) taken: Vec<Vec<ServerEntry>>,
     /// What was seen of each upstream as its hosts wrote it.
-    seen: Vec<(Server, Option<PathBuf>)>,
+    seen: Vec<(HostServerSpec, Option<PathBuf>)>,
 }
 
-impl Import {
-    /// Reads every entry of every file.
-    pub(super) fn gather(reads: &[Read], existing: &DocumentMut, looker: &Looker<'_>) -> Self {
+impl HostImport {
+    pub(super) fn gather(
+        reads: &[HostFileContents],
+        existing: &DocumentMut,
+        looker: &ReferenceResolver<'_>,
+    ) -> Self {
         let mut import = Self::default();
         for read in reads {
             let mut taken = Vec::new();
             for entry in &read.entries {
                 match &entry.kind {
-                    Kind::Server(server) => match import.take(read, entry, server, existing, looker) {
-                        Ok(()) => taken.push(entry.clone()),
-                        Err(why) => import.leave(read, entry, why),
-                    },
-                    Kind::Countersign => {}
-                    Kind::Disabled => import.leave(read, entry, "it is switched off there".to_owned()),
-                    Kind::Foreign(why) => import.leave(read, entry, why.clone()),
+                    ServerEntryKind::Server(server) => {
+                        match import.take(read, entry, server, existing, looker) {
+                            Ok(()) => taken.push(entry.clone()),
+                            Err(why) => import.leave(read, entry, why),
+                        }
+                    }
+                    ServerEntryKind::Countersign => {}
+                    ServerEntryKind::Disabled => {
+                        import.leave(read, entry, "it is switched off there".to_owned())
+                    }
+                    ServerEntryKind::Foreign(why) => import.leave(read, entry, why.clone()),
                 }
             }
             import.taken.push(taken);
@@ -110,23 +107,23 @@ impl Import {
         import
     }
 
-    fn limit(&mut self, id: String, read: &Read, entry: &Entry) {
+    fn limit(&mut self, id: String, read: &HostFileContents, entry: &ServerEntry) {
         if !entry.offers.all() {
-            self.limited.push(Limited { id, host: read.place.host, offers: entry.offers.clone() });
+            self.limited.push(LimitedUpstream { id, host: read.place.host, offers: entry.offers.clone() });
         }
     }
 
-    fn leave(&mut self, read: &Read, entry: &Entry, why: String) {
-        self.left.push(Left { host: read.place.host, name: entry.name.clone(), why });
+    fn leave(&mut self, read: &HostFileContents, entry: &ServerEntry, why: String) {
+        self.left.push(SkippedServer { host: read.place.host, name: entry.name.clone(), why });
     }
 
     fn take(
         &mut self,
-        read: &Read,
-        entry: &Entry,
-        server: &Server,
+        read: &HostFileContents,
+        entry: &ServerEntry,
+        server: &HostServerSpec,
         existing: &DocumentMut,
-        looker: &Looker<'_>,
+        looker: &ReferenceResolver<'_>,
     ) -> Result<(), String> {
         let from = (read.place.host, read.place.scope);
         let same = self.seen.iter().position(|(other, folder)| other == server && *folder == entry.folder);
@@ -139,7 +136,7 @@ impl Import {
             return Ok(());
         }
         let base = plain_name(&entry.name);
-        let looker = Looker { project: entry.folder.as_deref(), ..*looker };
+        let looker = ReferenceResolver { project: entry.folder.as_deref(), ..*looker };
         let written = existing.get("upstreams").and_then(Item::as_table_like);
         // The same name may stand for another server: the first name that is free, or that says the same already, is taken.
         for count in 1_u32.. {
@@ -159,7 +156,9 @@ impl Import {
             }
             self.seen.push((server.clone(), entry.folder.clone()));
             self.limit(id.clone(), read, entry);
-            self.upstreams.push(Imported { id, from: vec![from], table });
+            // What is in the configuration already was somebody's decision.
+            let preset = table.as_ref().and_then(|_| ServerPreset::of(server));
+            self.upstreams.push(ImportedServer { id, from: vec![from], table, preset });
             return Ok(());
         }
         Err("no name is free".to_owned())
@@ -176,7 +175,6 @@ fn says(item: &Item) -> String {
     lines.join("\n")
 }
 
-/// A name as upstreams have them.
 fn plain_name(name: &str) -> String {
     let plain: String =
         name.to_lowercase().chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '-' }).collect();
@@ -186,16 +184,16 @@ fn plain_name(name: &str) -> String {
 }
 
 fn table(
-    server: &Server,
-    entry: &Entry,
+    server: &HostServerSpec,
+    entry: &ServerEntry,
     id: &str,
-    looker: &Looker<'_>,
+    looker: &ReferenceResolver<'_>,
     secrets: &mut BTreeMap<String, Secret>,
 ) -> Result<Table, String> {
     let mut table = Table::new();
-    let mut keep = |found: Found, name: &str| match found {
-        Found::Text(text) => text,
-        Found::Secret(secret) => {
+    let mut keep = |found: ResolvedText, name: &str| match found {
+        ResolvedText::Text(text) => text,
+        ResolvedText::Secret(secret) => {
             let name = looker.name_for(&secret, &format!("{id}.{}", keyring_name(name)));
             let text = format!("${{keyring:{name}}}");
             secrets.insert(name, secret);
@@ -203,7 +201,7 @@ fn table(
         }
     };
     match server {
-        Server::Stdio { command, args, env, cwd } => {
+        HostServerSpec::Stdio { command, args, env, cwd } => {
             table.insert("command", value(looker.path(command)?));
             if !args.is_empty() {
                 let mut array = Array::new();
@@ -232,7 +230,7 @@ fn table(
                 table.insert("cwd", value(cwd));
             }
         }
-        Server::Http { url, headers, bearer_env, env_headers } => {
+        HostServerSpec::Http { url, headers, bearer_env, env_headers } => {
             table.insert("url", value(keep(looker.url(url)?, "url")));
             let mut pairs = InlineTable::new();
             for (name, text) in headers {

@@ -2,17 +2,18 @@
 //! already stays and wins; an upstream of the same name is not replaced.
 
 use clap::ValueEnum;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_host_config::with_line_ends;
+use countersign_policy::refusal::{Code, Refusal};
+use serde_json::json;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use crate::answer::{Answer, Outcome, Trouble};
+use super::server_preset::ServerPreset;
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::config_change::{checked, files, names};
 use crate::environment;
-use crate::line_ends::with_line_ends;
-use crate::output::{DIM, Voice, paint};
+use crate::output::{Column, DIM, NAME, OutputSettings, PLAIN, Table as OutputTable, paint};
 
-/// The presets there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
     /// Git in one repository
@@ -70,19 +71,36 @@ impl Preset {
     }
 }
 
-/// How it is to be done.
+/// The presets there are: those of commands, and those of published servers.
+pub(super) fn list(voice: OutputSettings) -> Answer {
+    let mut table =
+        OutputTable::new(&[Column::kept("PRESET"), Column::kept("KIND"), Column::spared("FOR", 1)]);
+    let mut all = Vec::new();
+    for preset in Preset::value_variants() {
+        let value = preset.to_possible_value();
+        let help = value.as_ref().and_then(|value| value.get_help()).map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        all.push(json!({"name": preset.name(), "kind": "commands", "for": help}));
+        table.row(vec![(preset.name().to_owned(), NAME), ("commands".to_owned(), DIM), (help, PLAIN)]);
+    }
+    for preset in ServerPreset::all() {
+        let packages = preset.packages();
+        all.push(json!({"name": preset.name, "kind": "server", "packages": packages}));
+        table.row(vec![(preset.name, NAME), ("server".to_owned(), DIM), (packages.join(", "), PLAIN)]);
+    }
+    let note = "commands: countersign init --preset NAME; servers: written by countersign init where it finds the package";
+    let text = format!("{}{}\n", table.render(voice.width()), paint(DIM, note));
+    Answer::text(text).with("presets", all)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
-    /// Only shown.
+pub(super) enum ApplyMode {
     Shown,
-    /// Asked first.
     Asked,
-    /// Without being asked.
     Agreed,
 }
 
-/// Adds presets to the configuration.
-pub(super) fn add(presets: &[Preset], how: How, cli: &Cli, voice: Voice) -> Outcome {
+pub(super) fn add(presets: &[Preset], how: ApplyMode, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let files = files(&cli.config)?;
     let there = names(&files)?;
     let before = files.sources.first().map(|source| source.text.to_string()).unwrap_or_default();
@@ -104,22 +122,22 @@ pub(super) fn add(presets: &[Preset], how: How, cli: &Cli, voice: Voice) -> Outc
         return Ok(answer);
     }
     let change = checked(&files, 0, after)?;
-    if how == How::Shown {
+    if how == ApplyMode::Shown {
         let note = paint(DIM, "nothing was changed: this was a dry run");
         let mut answer = Answer::text(format!("{}\n{note}\n", change.shown())).with("changed", false);
         answer.warnings = warnings;
         return Ok(answer);
     }
-    let mut answer = change.settle(&files, how == How::Agreed, voice, "added", &added.join(", "))?;
+    let mut answer = change.settle(&files, how == ApplyMode::Agreed, voice, "added", &added.join(", "))?;
     answer.warnings.extend(warnings);
     Ok(answer.with("changed", true).with("presets", added))
 }
 
 /// The configuration's text with the preset's behind it; keys of `[gateway]` go where they belong.
-fn merged(text: &str, preset: &str) -> Result<String, Trouble> {
+fn merged(text: &str, preset: &str) -> Result<String, CommandError> {
     let broken = |error: toml_edit::TomlError| {
         let refusal = Refusal::new(Code::ConfigInvalid, error.message().to_owned());
-        Trouble::refused(refusal, "countersign policy check")
+        CommandError::refused(refusal, "countersign policy check")
     };
     let mut document: DocumentMut = text.parse().map_err(broken)?;
     let mut ours: DocumentMut = preset.parse().map_err(broken)?;
@@ -162,7 +180,7 @@ fn fill(into: &mut dyn TableLike, name: &str, from: &dyn TableLike) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use countersign_core::config::{self, Source};
+    use countersign_config::{self as config, Source};
 
     /// Each preset alone, behind a configuration that says much already, and all of them together.
     #[test]

@@ -3,25 +3,20 @@
 
 use std::path::Path;
 
-use countersign_core::ids::Secret;
-use countersign_core::redact::Redactor;
+use countersign_policy::ids::Secret;
+use countersign_policy::redact::Redactor;
 
 /// A text, or a secret to be kept apart.
-pub(super) enum Found {
+pub(super) enum ResolvedText {
     /// May be written down, references and all.
     Text(String),
-    /// May not.
     Secret(Secret),
 }
 
-/// What references are resolved with.
 #[derive(Clone, Copy)]
-pub(super) struct Looker<'a> {
-    /// The person's home.
+pub(super) struct ReferenceResolver<'a> {
     pub(super) home: &'a Path,
-    /// The folder a server belongs to.
     pub(super) project: Option<&'a Path>,
-    /// A variable of the environment.
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     /// What the keyring has under a name.
     pub(super) kept: &'a dyn Fn(&str) -> Option<Secret>,
@@ -64,19 +59,19 @@ fn has_password(text: &str) -> bool {
         .is_some_and(|(user, _)| user.split_once(':').is_some_and(|(_, password)| !password.is_empty()))
 }
 
-impl Looker<'_> {
+impl ReferenceResolver<'_> {
     /// A program or a folder: never a secret.
     pub(super) fn path(&self, text: &str) -> Result<String, String> {
         self.convert(text).map(|(text, _)| text)
     }
 
     /// The value of a variable or header.
-    pub(super) fn named(&self, name: &str, text: &str) -> Result<Found, String> {
+    pub(super) fn named(&self, name: &str, text: &str) -> Result<ResolvedText, String> {
         self.sort(text, is_secret_name(name))
     }
 
     /// A word of a command line, after another one.
-    pub(super) fn argument(&self, before: Option<&str>, text: &str) -> Result<Found, String> {
+    pub(super) fn argument(&self, before: Option<&str>, text: &str) -> Result<ResolvedText, String> {
         let after_flag = before.is_some_and(|flag| {
             flag.starts_with('-') && !flag.contains('=') && is_secret_name(flag) && !text.starts_with('-')
         });
@@ -87,7 +82,7 @@ impl Looker<'_> {
     }
 
     /// An address: its query may carry a key.
-    pub(super) fn url(&self, text: &str) -> Result<Found, String> {
+    pub(super) fn url(&self, text: &str) -> Result<ResolvedText, String> {
         let query = text.split_once('?').map(|(_, query)| query).unwrap_or_default();
         let keyed = query
             .split('&')
@@ -112,15 +107,19 @@ impl Looker<'_> {
         wanted.or_else(|| (2..).map(other).find(|name| fits(name))).unwrap_or_default()
     }
 
-    fn sort(&self, text: &str, named: bool) -> Result<Found, String> {
+    fn sort(&self, text: &str, named: bool) -> Result<ResolvedText, String> {
         let (converted, literal) = self.convert(text)?;
         let secret = !literal.trim().is_empty() && (named || is_secret_value(&literal));
         // `Bearer ${TOKEN}` names its secret already.
         let refers = converted.contains("${env:") && !is_secret_value(&literal);
-        Ok(if secret && !refers { Found::Secret(Secret::new(text)) } else { Found::Text(converted) })
+        Ok(if secret && !refers {
+            ResolvedText::Secret(Secret::new(text))
+        } else {
+            ResolvedText::Text(converted)
+        })
     }
 
-    /// The text in our own syntax, and the part of it that stands there literally.
+    /// The text in our own syntax, and its literal part.
     fn convert(&self, text: &str) -> Result<(String, String), String> {
         let is_name = |name: &str| {
             name.starts_with(|one: char| one.is_ascii_alphabetic() || one == '_')
@@ -181,17 +180,17 @@ impl Looker<'_> {
 mod tests {
     use super::*;
 
-    fn looker() -> Looker<'static> {
+    fn looker() -> ReferenceResolver<'static> {
         let variable: &dyn Fn(&str) -> Option<String> = &|name| (name == "SET").then(|| "x".to_owned());
         let kept: &dyn Fn(&str) -> Option<Secret> =
             &|name| ["a.KEY", "a.KEY-2"].contains(&name).then(|| Secret::new(name));
-        Looker { home: Path::new("/home/me"), project: Some(Path::new("/p")), variable, kept }
+        ReferenceResolver { home: Path::new("/home/me"), project: Some(Path::new("/p")), variable, kept }
     }
 
-    fn shown(found: Result<Found, String>) -> String {
+    fn shown(found: Result<ResolvedText, String>) -> String {
         match found {
-            Ok(Found::Text(text)) => text,
-            Ok(Found::Secret(secret)) => format!("secret {}", secret.expose()),
+            Ok(ResolvedText::Text(text)) => text,
+            Ok(ResolvedText::Secret(secret)) => format!("secret {}", secret.expose()),
             Err(why) => format!("refused: {why}"),
         }
     }

@@ -2,27 +2,42 @@
 
 use std::collections::BTreeMap;
 
-use countersign_core::ids::Secret;
+use countersign_host_config::{
+    Host, HostEnvironment, HostFile, HostFileError, HostFileScope, OfferedTools, RiskySetting, SettingRisk,
+    risky_settings,
+};
+use countersign_policy::ids::Secret;
 use serde_json::{Value, json};
 
-use super::rules::Offer;
+use super::http::HttpHosts;
+use super::rules::HostRuleOffer;
 use super::secrets::{is_secret_name, is_secret_value};
-use super::{Plan, tools};
-use crate::answer::Answer;
-use crate::hosts::{self, Broken, Ground, Harm, Host, Offers, Place, Scope};
-use crate::output::{BOLD, DIM, WARN, paint, plural, visible};
+use super::{InitPlan, tools};
+use crate::command_result::Answer;
+use crate::commands::tools::classify;
+use crate::output::{BOLD, DIM, WARN, paint, plural, shell_word, visible};
 use crate::person::diff;
 
-impl Plan<'_> {
+impl InitPlan<'_> {
     /// What was found, and what becomes of it.
-    pub(super) fn found(&self, needs: &BTreeMap<String, tools::Needs>) -> String {
+    pub(super) fn found(&self, needs: &BTreeMap<String, tools::ToolRequirements>) -> String {
         let mut text = String::new();
         if !self.import.upstreams.is_empty() {
             text.push_str(&tools::table(&self.import.upstreams, needs, self.voice.width()));
             text.push('\n');
         }
+        for one in &self.import.upstreams {
+            let Some(preset) = &one.preset else { continue };
+            let line = format!(
+                "`{}` is {}: {} of ours for it, see the difference",
+                one.id,
+                preset.packages().join(" or "),
+                plural(preset.rules_for(&one.id).len(), "rule")
+            );
+            text.push_str(&format!("{}\n", paint(DIM, line)));
+        }
         for limited in &self.import.limited {
-            let (host, id) = (limited.host.title(), &limited.id);
+            let (host, id) = (limited.host.title, &limited.id);
             let names = |names: &[String]| match names {
                 [] => "no tool".to_owned(),
                 names => names.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", "),
@@ -40,17 +55,17 @@ impl Plan<'_> {
             }
         }
         for left in &self.import.left {
-            let line = format!("{}: `{}` stays there: {}", left.host.title(), visible(&left.name), left.why);
+            let line = format!("{}: `{}` stays there: {}", left.host.title, visible(&left.name), left.why);
             text.push_str(&format!("{}\n", paint(WARN, line)));
         }
         text
     }
 
-    /// What a person reads before deciding.
     pub(super) fn shown(&self) -> String {
         let mut text = String::new();
         for (place, why) in &self.broken {
-            let line = format!("{}:{}: {}; the file is left alone", place.path.display(), why.line, why.why);
+            let line =
+                format!("{}:{}: {}; the file is left alone", place.path.display(), why.line, why.reason);
             text.push_str(&format!("{}\n", paint(WARN, line)));
         }
         for note in &self.notes {
@@ -75,7 +90,9 @@ impl Plan<'_> {
 
     /// A text without what is kept apart, nor any other secret of a host's file: those stay where they are, unseen.
     fn masked(&self, text: &str) -> String {
-        let secrets = self.import.secrets.values().map(Secret::expose).filter(|secret| secret.len() >= 4);
+        let made = self.http.iter().flat_map(HttpHosts::secrets);
+        let secrets = self.import.secrets.values().chain(made).map(Secret::expose);
+        let secrets = secrets.filter(|secret| secret.len() >= 4);
         let text = secrets.fold(text.to_owned(), |text, secret| {
             let escaped = serde_json::to_string(secret).unwrap_or_default();
             text.replace(secret, "***").replace(escaped.trim_matches('"'), "***")
@@ -83,7 +100,7 @@ impl Plan<'_> {
         without_secrets(&text)
     }
 
-    pub(super) fn answer(&self, needs: &BTreeMap<String, tools::Needs>) -> Answer {
+    pub(super) fn answer(&self, needs: &BTreeMap<String, tools::ToolRequirements>) -> Answer {
         let upstreams: Vec<Value> = self
             .import
             .upstreams
@@ -92,11 +109,12 @@ impl Plan<'_> {
                 let from: Vec<Value> = one
                     .from
                     .iter()
-                    .map(|(host, scope)| json!({"host": host.word(), "scope": scope.word()}))
+                    .map(|(host, scope)| json!({"host": host.name, "scope": scope.name()}))
                     .collect();
                 json!({
                     "name": one.id, "from": from, "new": one.table.is_some(),
-                    "tools": needs.get(&one.id).map(tools::Needs::value),
+                    "preset": one.preset.as_ref().map(|preset| &preset.name),
+                    "tools": needs.get(&one.id).map(tools::ToolRequirements::value),
                 })
             })
             .collect();
@@ -114,27 +132,27 @@ impl Plan<'_> {
             .import
             .left
             .iter()
-            .map(|left| json!({"host": left.host.word(), "name": left.name, "why": left.why}))
+            .map(|left| json!({"host": left.host.name, "name": left.name, "why": left.why}))
             .collect();
         let limited: Vec<Value> = self
             .import
             .limited
             .iter()
             .map(|one| {
-                let Offers { only, without } = &one.offers;
-                json!({"name": one.id, "host": one.host.word(), "only": only, "without": without})
+                let OfferedTools { only, without } = &one.offers;
+                json!({"name": one.id, "host": one.host.name, "only": only, "without": without})
             })
             .collect();
         let broken: Vec<Value> = self
             .broken
             .iter()
-            .map(|(place, why)| json!({"path": place.path, "line": why.line, "why": why.why}))
+            .map(|(place, why)| json!({"path": place.path, "line": why.line, "why": why.reason}))
             .collect();
         let next: Vec<Value> = self
             .pointed
             .iter()
             .map(|(host, scope)| {
-                json!({"host": host.word(), "scope": scope.word(), "do": hosts::next_step(*host, *scope)})
+                json!({"host": host.name, "scope": scope.name(), "do": host.next_steps.step(*scope)})
             })
             .collect();
         let mut answer = Answer::default()
@@ -145,10 +163,13 @@ impl Plan<'_> {
             .with("limited", limited)
             .with("broken", broken)
             .with("notes", self.notes.clone())
+            .with("proposals", classify::described(&self.proposals))
+            .with("accepted", self.accepted.iter().map(classify::name).collect::<Vec<_>>())
             .with("next_steps", next)
+            .with("credentials", self.http.as_ref().map(HttpHosts::described).unwrap_or_default())
             .with("secrets", self.import.secrets.keys().cloned().collect::<Vec<_>>());
-        let named = |(place, why): &(Place, Broken)| {
-            format!("`{}` line {}: {}; it was left alone", place.path.display(), why.line, why.why)
+        let named = |(place, why): &(HostFile, HostFileError)| {
+            format!("`{}` line {}: {}; it was left alone", place.path.display(), why.line, why.reason)
         };
         answer.warnings.extend(self.broken.iter().map(named));
         answer.warnings.extend(self.shut.iter().cloned());
@@ -159,26 +180,37 @@ impl Plan<'_> {
     pub(super) fn next(&self) -> String {
         let mut text = String::new();
         for (host, scope) in &self.pointed {
-            text.push_str(&format!("  {}: {}\n", host.title(), hosts::next_step(*host, *scope)));
+            text.push_str(&format!("  {}: {}\n", host.title, host.next_steps.step(*scope)));
         }
-        let offered = self.offer.as_ref().map(Offer::titles).filter(|titles| !titles.is_empty());
+        if self.http.is_some() {
+            text.push_str(&format!(
+                "to start the gateway they call: countersign serve --http --config {}\n",
+                shell_word(&self.config.display().to_string())
+            ));
+        }
+        let offered = self.offer.as_ref().map(HostRuleOffer::titles).filter(|titles| !titles.is_empty());
         if let Some(titles) = offered {
             text.push_str(&format!(
-                "to let {titles} look without asking, and ask before changes: countersign init --permissions\n"
+                "to be asked once for a change in {titles}, by countersign: countersign init --permissions\n"
             ));
         }
         text.push_str("to see what agents can do: countersign tools list\n");
+        if self.accepted.len() < self.proposals.len() || self.args.no_start {
+            text.push_str("to let them look without asking: countersign tools classify\n");
+        }
         text.push_str("to take it back: countersign init --undo\n");
         text
     }
 }
 
 /// Settings by which these hosts do not use what we write.
-pub(super) fn shut_out(ground: &Ground, pointed: &[(Host, Scope)]) -> Vec<String> {
-    let mut settings = hosts::settings(ground);
-    settings.retain(|one| one.harm == Harm::ShutsOut && pointed.iter().any(|(host, _)| *host == one.host));
-    let line = |one: hosts::Setting| {
-        let (title, path) = (one.host.title(), one.path.display());
+pub(super) fn shut_out(ground: &HostEnvironment, pointed: &[(Host, HostFileScope)]) -> Vec<String> {
+    let mut settings = risky_settings(ground);
+    settings.retain(|one| {
+        one.risk == SettingRisk::DisablesGateway && pointed.iter().any(|(host, _)| *host == one.host)
+    });
+    let line = |one: RiskySetting| {
+        let (title, path) = (one.host.title, one.path.display());
         format!("{title} does not use countersign: {} in {path}; {}", one.setting, one.fix)
     };
     settings.into_iter().map(line).collect()

@@ -7,9 +7,9 @@ use countersign_store::memory::AuditFilter;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Outcome};
+use crate::command_result::{Answer, CommandResult};
 use crate::commands::plans::sheet::zone;
-use crate::output::{Column, DIM, NAME, Table, Voice, exact, paint, shown};
+use crate::output::{Column, DIM, NAME, OutputSettings, Table, exact, paint, shown};
 use crate::records;
 
 /// Shown under the help.
@@ -20,7 +20,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 /// What `memory audit` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Audit {
+pub(crate) struct MemoryAuditArgs {
     /// What was done: direct_write, approve, reject; also outcome, link, unlink
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Audit {
 }
 
 /// Shows it.
-pub(crate) fn run(args: &Audit, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &MemoryAuditArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let filter = AuditFilter {
         action: args.action.clone(),
         entity_type: args.entity_type.clone(),

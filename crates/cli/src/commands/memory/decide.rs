@@ -2,19 +2,19 @@
 //! all; each decision is its own transaction, with its own audit row.
 
 use clap::Args;
-use countersign_core::memory::ProposalStatus;
-use countersign_core::refusal::{Code, NextAction, Refusal};
-use countersign_memory::inbox::{self, Decision, Review};
+use countersign_memory::inbox::{self, ProposalDecision, ProposalReview};
+use countersign_policy::memory::ProposalStatus;
+use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_store::memory::ProposalQuery;
 use countersign_store::{Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
-use crate::commands::memory::{actor, list, room, sheet, trouble};
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
+use crate::commands::memory::{actor, command_error, list, open_memory, sheet};
 use crate::commands::plans::sheet::zone;
-use crate::output::{BAD, Format, GOOD, Voice, paint, plural, visible};
-use crate::person::ask::{self, Said};
+use crate::output::{BAD, Format, GOOD, OutputSettings, paint, plural, visible};
+use crate::person::ask::{self, PromptAnswer};
 use crate::{person, records};
 
 /// Shown under the help.
@@ -29,7 +29,7 @@ pub(crate) const REJECT_EXAMPLES: &str = "Examples:
 
 /// What `memory approve` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Approve {
+pub(crate) struct MemoryApproveArgs {
     /// Ids of proposals, or at least 6 characters of their beginnings or ends
     #[arg(required_unless_present = "all")]
     ids: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Approve {
     #[arg(long, conflicts_with = "ids")]
     all: bool,
 
-    /// Agree without being asked; needed off a terminal
+    /// Approve without being asked; needed off a terminal
     #[arg(long)]
     yes: bool,
 
@@ -53,7 +53,7 @@ pub(crate) struct Approve {
 
 /// What `memory reject` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Reject {
+pub(crate) struct MemoryRejectArgs {
     /// Ids of proposals, or at least 6 characters of their beginnings or ends
     #[arg(required = true)]
     ids: Vec<String>,
@@ -65,16 +65,20 @@ pub(crate) struct Reject {
 
 /// What is decided about all of them.
 #[derive(Clone, Copy)]
-enum Word {
+enum ReviewDecision {
     Approve,
     Reject,
 }
 
 /// Shows them, asks, and decides.
-pub(crate) fn approve(args: &Approve, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn approve(args: &MemoryApproveArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     if args.content.is_some() && args.ids.len() != 1 {
         let message = "--content goes with one proposal";
-        return Err(Trouble::usage("invalid_value", message, "countersign memory approve ID --content TEXT"));
+        return Err(CommandError::usage(
+            "invalid_value",
+            message,
+            "countersign memory approve ID --content TEXT",
+        ));
     }
     records::with(url, async |store| {
         let now = Timestamp::now();
@@ -88,27 +92,28 @@ pub(crate) fn approve(args: &Approve, url: &StoreUrl, voice: Voice) -> Outcome {
             voice.tell(&shown);
         }
         let person = person::prove(&store, url, voice).await?;
-        let mut word = Word::Approve;
+        let mut word = ReviewDecision::Approve;
         if asks {
             let what = plural(reviews.len(), "proposal");
             let question = format!("Approve {what}? [yes/No/reject]");
-            match ask::decide(voice, &question, &[Said::Yes, Said::No, Said::Reject]) {
-                Said::Yes => {}
-                Said::Reject => word = Word::Reject,
-                Said::No => {
+            match ask::decide(voice, &question, &[PromptAnswer::Yes, PromptAnswer::No, PromptAnswer::Reject])
+            {
+                PromptAnswer::Yes => {}
+                PromptAnswer::Reject => word = ReviewDecision::Reject,
+                PromptAnswer::No => {
                     let refusal =
                         Refusal::new(Code::ConfirmRequired, "nothing was decided; they stay pending");
-                    return Err(Trouble::refused(refusal, "countersign memory list --status pending"));
+                    return Err(CommandError::refused(refusal, "countersign memory list --status pending"));
                 }
             }
         }
-        let said = Saying { word, content: args.content.as_deref(), note: args.note.as_deref() };
+        let said = DecisionInput { word, content: args.content.as_deref(), note: args.note.as_deref() };
         decide(&store, &reviews, said, person).await
     })
 }
 
 /// Shows them and says no.
-pub(crate) fn reject(args: &Reject, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn reject(args: &MemoryRejectArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     records::with(url, async |store| {
         let now = Timestamp::now();
         let reviews = meant(&store, url, &args.ids, now).await?;
@@ -116,7 +121,7 @@ pub(crate) fn reject(args: &Reject, url: &StoreUrl, voice: Voice) -> Outcome {
             voice.tell(&sheets(&reviews, voice, now));
         }
         let person = person::prove(&store, url, voice).await?;
-        let said = Saying { word: Word::Reject, content: None, note: args.note.as_deref() };
+        let said = DecisionInput { word: ReviewDecision::Reject, content: None, note: args.note.as_deref() };
         decide(&store, &reviews, said, person).await
     })
 }
@@ -127,7 +132,7 @@ async fn meant(
     url: &StoreUrl,
     ids: &[String],
     now: Timestamp,
-) -> Result<Vec<Review>, Trouble> {
+) -> Result<Vec<ProposalReview>, CommandError> {
     let mut all = Vec::new();
     if ids.is_empty() {
         let query =
@@ -137,7 +142,7 @@ async fn meant(
         all.reverse();
         if all.is_empty() {
             let refusal = Refusal::new(Code::NotFound, "no proposal waits for a decision");
-            return Err(Trouble::refused(refusal, "countersign memory list"));
+            return Err(CommandError::refused(refusal, "countersign memory list"));
         }
     }
     for id in ids {
@@ -146,20 +151,20 @@ async fn meant(
             all.push(found);
         }
     }
-    let memory = room(store);
+    let memory = open_memory(store);
     let mut reviews = Vec::new();
     for proposal in all {
-        reviews.push(inbox::beside(&memory, proposal).await.map_err(|stop| trouble(stop, ""))?);
+        reviews.push(inbox::review(&memory, proposal).await.map_err(|stop| command_error(stop, ""))?);
     }
     Ok(reviews)
 }
 
-fn sheets(reviews: &[Review], voice: Voice, now: Timestamp) -> String {
+fn sheets(reviews: &[ProposalReview], voice: OutputSettings, now: Timestamp) -> String {
     let zone = zone(voice, now);
     reviews.iter().map(|one| format!("{}\n", sheet::review(one, &zone, now))).collect()
 }
 
-fn nobody_to_ask(args: &Approve, reviews: &[Review], shown: String) -> Trouble {
+fn nobody_to_ask(args: &MemoryApproveArgs, reviews: &[ProposalReview], shown: String) -> CommandError {
     let refusal = Refusal::new(Code::ConfirmRequired, "nobody can be asked here: this is no terminal")
         .next(&[NextAction::AskPerson, NextAction::RetryWithYes]);
     let mut refused = Refused::from(refusal);
@@ -172,30 +177,35 @@ fn nobody_to_ask(args: &Approve, reviews: &[Review], shown: String) -> Trouble {
 }
 
 /// What a person says about all of them.
-struct Saying<'a> {
-    word: Word,
+struct DecisionInput<'a> {
+    word: ReviewDecision,
     content: Option<&'a str>,
     note: Option<&'a str>,
 }
 
-async fn decide(store: &Store, reviews: &[Review], said: Saying<'_>, person: person::Person) -> Outcome {
-    let (memory, actor) = (room(store), actor(&person));
+async fn decide(
+    store: &Store,
+    reviews: &[ProposalReview],
+    said: DecisionInput<'_>,
+    person: person::Person,
+) -> CommandResult {
+    let (memory, actor) = (open_memory(store), actor(&person));
     let mut answer = Answer { warnings: person.warnings, ..Answer::default() };
     let mut decided: Vec<Value> = Vec::new();
     let mut refused: Option<Refusal> = None;
     for review in reviews {
         let id = &review.proposal.id;
         let decision = match said.word {
-            Word::Approve => Decision::Approve(said.content),
-            Word::Reject => Decision::Reject,
+            ReviewDecision::Approve => ProposalDecision::Approve(said.content),
+            ReviewDecision::Reject => ProposalDecision::Reject,
         };
-        match inbox::rule(&memory, id, decision, said.note, &actor, Timestamp::now()).await {
+        match inbox::decide(&memory, id, decision, said.note, &actor, Timestamp::now()).await {
             Ok(reply) => {
                 let line = match (said.word, reply.data.get("id").and_then(Value::as_str)) {
-                    (Word::Approve, record) => {
+                    (ReviewDecision::Approve, record) => {
                         format!("{} {id} is {}", paint(GOOD, "approved"), record.unwrap_or_default())
                     }
-                    (Word::Reject, _) => format!("{} {id}", paint(BAD, "rejected")),
+                    (ReviewDecision::Reject, _) => format!("{} {id}", paint(BAD, "rejected")),
                 };
                 answer.text.push_str(&format!("{line} as {}\n", visible(person.name.as_str())));
                 decided.push(Value::Object(reply.data));
@@ -207,7 +217,7 @@ async fn decide(store: &Store, reviews: &[Review], said: Saying<'_>, person: per
         }
     }
     match refused {
-        Some(refusal) if decided.is_empty() => Err(Trouble::refused(refusal, "countersign memory list")),
+        Some(refusal) if decided.is_empty() => Err(CommandError::refused(refusal, "countersign memory list")),
         // Some were decided: that stands, and the others are named.
         Some(refusal) => {
             let mut refused = Refused::from(refusal);

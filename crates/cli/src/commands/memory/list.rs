@@ -3,19 +3,19 @@
 use anstyle::Style;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use countersign_core::memory::{ProposalStatus, RecordKind};
-use countersign_core::refusal::{Code, Refusal};
-use countersign_memory::{Length, inbox, proposal_view, record_view, words};
-use countersign_store::memory::{Holding, Proposal, ProposalQuery, Record, RecordQuery, Terms};
+use countersign_memory::{TextLength, inbox, proposal_view, record_view, words};
+use countersign_policy::memory::{ProposalStatus, RecordKind};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_store::memory::{Holding, MemoryRecord, Proposal, ProposalQuery, RecordQuery, Terms};
 use countersign_store::{Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::answer::{Answer, Outcome, Trouble};
-use crate::commands::memory::{room, sheet, trouble};
-use crate::commands::plans::find::Part;
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::memory::{command_error, open_memory, sheet};
+use crate::commands::plans::find::PartialId;
 use crate::commands::plans::sheet::zone;
-use crate::output::{Column, DIM, GOOD, NAME, Table, Voice, paint, shown, visible};
+use crate::output::{Column, DIM, GOOD, NAME, OutputSettings, Table, paint, shown, visible};
 use crate::records;
 
 /// Shown under the help.
@@ -34,7 +34,7 @@ pub(crate) const SEARCH_EXAMPLES: &str = "Examples:
 
 /// What `memory list` takes.
 #[derive(Args, Debug)]
-pub(crate) struct List {
+pub(crate) struct MemoryListArgs {
     /// Only proposals that stand so: pending, approved, rejected or expired
     #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(ProposalStatus::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<ProposalStatus>()))]
     status: Option<ProposalStatus>,
@@ -50,14 +50,14 @@ pub(crate) struct List {
 
 /// What `memory show` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Show {
+pub(crate) struct MemoryShowArgs {
     /// A proposal's or record's id; of a proposal at least 6 characters of its beginning or end
     id: String,
 }
 
 /// What `memory search` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Search {
+pub(crate) struct MemorySearchArgs {
     /// A few words
     query: String,
 
@@ -75,7 +75,7 @@ fn wanted(kind: Option<RecordKind>) -> Vec<RecordKind> {
 }
 
 /// Lists them.
-pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &MemoryListArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let now = Timestamp::now();
     let (proposals, found) = records::with(url, async |store| {
         let fault = |fault| records::trouble(&fault, url);
@@ -103,9 +103,9 @@ pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
 }
 
 /// Finds them.
-pub(crate) fn search(args: &Search, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn search(args: &MemorySearchArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let now = Timestamp::now();
-    let asked = words::asked(&args.query);
+    let asked = words::query_terms(&args.query);
     let (proposals, found) = records::with(url, async |store| {
         let fault = |fault| records::trouble(&fault, url);
         let kind = args.kind.filter(|kind| *kind != RecordKind::Idea);
@@ -116,7 +116,7 @@ pub(crate) fn search(args: &Search, url: &StoreUrl, voice: Voice) -> Outcome {
         };
         let found =
             countersign_memory::search(&store, &wanted(args.kind), &[], Some(&args.query), args.limit).await;
-        Ok((proposals, found.map_err(|stop| trouble(stop, ""))?))
+        Ok((proposals, found.map_err(|stop| command_error(stop, ""))?))
     })?;
     // What was approved is among the records.
     let proposals: Vec<Proposal> =
@@ -124,7 +124,7 @@ pub(crate) fn search(args: &Search, url: &StoreUrl, voice: Voice) -> Outcome {
     Ok(table(&proposals, &found, voice, now))
 }
 
-fn table(proposals: &[Proposal], found: &[Record], voice: Voice, now: Timestamp) -> Answer {
+fn table(proposals: &[Proposal], found: &[MemoryRecord], voice: OutputSettings, now: Timestamp) -> Answer {
     let zone = zone(voice, now);
     let mut table = Table::new(&[
         Column::kept("ID"),
@@ -166,12 +166,12 @@ fn table(proposals: &[Proposal], found: &[Record], voice: Voice, now: Timestamp)
         (false, _) => table.render(voice.width()),
     };
     let proposals: Vec<Value> = proposals.iter().map(proposal_view).collect();
-    let found: Vec<Value> = found.iter().map(|record| record_view(record, Length::Whole)).collect();
+    let found: Vec<Value> = found.iter().map(|record| record_view(record, TextLength::Whole)).collect();
     Answer::text(text).with("proposals", proposals).with("records", found)
 }
 
 /// Shows one.
-pub(crate) fn show(args: &Show, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn show(args: &MemoryShowArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let now = Timestamp::now();
     let zone = zone(voice, now);
     records::with(url, async |store| {
@@ -179,7 +179,7 @@ pub(crate) fn show(args: &Show, url: &StoreUrl, voice: Voice) -> Outcome {
         if let Some(record) = store.record(args.id.trim()).await.map_err(fault)? {
             let links = store.links_of(&record.id).await.map_err(fault)?;
             let mut answer = Answer::text(sheet::record(&record, &links, &zone))
-                .with("record", record_view(&record, Length::Whole));
+                .with("record", record_view(&record, TextLength::Whole));
             if !record.proposal_id.is_empty()
                 && let Some(proposal) = store.proposal(&record.proposal_id, now).await.map_err(fault)?
             {
@@ -188,7 +188,8 @@ pub(crate) fn show(args: &Show, url: &StoreUrl, voice: Voice) -> Outcome {
             return Ok(answer);
         }
         let proposal = find(&store, url, &args.id, now).await?;
-        let review = inbox::beside(&room(&store), proposal).await.map_err(|stop| trouble(stop, ""))?;
+        let review =
+            inbox::review(&open_memory(&store), proposal).await.map_err(|stop| command_error(stop, ""))?;
         Ok(Answer::text(sheet::review(&review, &zone, now)).with("proposal", inbox::json(&review)))
     })
 }
@@ -199,7 +200,7 @@ pub(super) async fn find(
     url: &StoreUrl,
     typed: &str,
     now: Timestamp,
-) -> Result<Proposal, Trouble> {
+) -> Result<Proposal, CommandError> {
     const LIST: &str = "countersign memory list";
     let fault = |fault| records::trouble(&fault, url);
     if let Some(proposal) = store.proposal(typed.trim(), now).await.map_err(fault)? {
@@ -209,5 +210,5 @@ pub(super) async fn find(
         Refusal::new(Code::NotFound, format!("there is no `{}` in the memory of `{url}`", visible(typed)));
     let query = ProposalQuery { limit: 1000, ..ProposalQuery::default() };
     let all = store.proposals(query, now).await.map_err(fault)?;
-    Part::of("prop_", typed).one(all, |proposal| proposal.id.clone(), absent, LIST)
+    PartialId::of("prop_", typed).one(all, |proposal| proposal.id.clone(), absent, LIST)
 }

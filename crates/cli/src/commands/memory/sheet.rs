@@ -1,13 +1,13 @@
-//! Proposals and records as a person reads them: every text whole, and nothing in it that could pass for something else.
+//! Proposals and records as text: every text whole, with characters escaped that could deceive the reader.
 
 use anstyle::Style;
-use countersign_core::memory::{ProposalStatus, Scope};
-use countersign_memory::inbox::Review;
-use countersign_store::memory::{Body, Link, Proposal, Record};
+use countersign_memory::inbox::ProposalReview;
+use countersign_policy::memory::{ProposalStatus, Scope};
+use countersign_store::memory::{Body, MemoryRecord, Proposal, RecordLink};
 use jiff::Timestamp;
 
 use crate::commands::plans::sheet::left;
-use crate::output::{BAD, BOLD, DIM, GOOD, NAME, WARN, Zone, paint, shown, visible};
+use crate::output::{BAD, BOLD, DIM, GOOD, NAME, TimeDisplay, WARN, paint, shown, visible};
 
 /// The colour of a status.
 pub(super) fn style(status: ProposalStatus) -> Style {
@@ -55,8 +55,8 @@ fn texts(body: &Body) -> String {
     out
 }
 
-/// A proposal with what stands beside it.
-pub(super) fn review(review: &Review, zone: &Zone, now: Timestamp) -> String {
+/// A proposal with similar and contradicting records.
+pub(super) fn review(review: &ProposalReview, zone: &TimeDisplay, now: Timestamp) -> String {
     let mut out = proposal(&review.proposal, zone, now);
     if !review.contradictions.is_empty() {
         out.push_str(&format!("  {}\n", paint(BAD, "may contradict")));
@@ -73,7 +73,7 @@ pub(super) fn review(review: &Review, zone: &Zone, now: Timestamp) -> String {
     out
 }
 
-fn beside(record: &Record, why: &str) -> String {
+fn beside(record: &MemoryRecord, why: &str) -> String {
     format!(
         "    {} ({}, {})\n{}",
         record.id,
@@ -84,7 +84,7 @@ fn beside(record: &Record, why: &str) -> String {
 }
 
 /// A proposal.
-pub(super) fn proposal(proposal: &Proposal, zone: &Zone, now: Timestamp) -> String {
+pub(super) fn proposal(proposal: &Proposal, zone: &TimeDisplay, now: Timestamp) -> String {
     let status = proposal.status;
     let mut out = format!(
         "{} {} {}\n",
@@ -120,7 +120,7 @@ pub(super) fn proposal(proposal: &Proposal, zone: &Zone, now: Timestamp) -> Stri
 }
 
 /// A record.
-pub(super) fn record(record: &Record, links: &[Link], zone: &Zone) -> String {
+pub(super) fn record(record: &MemoryRecord, links: &[RecordLink], zone: &TimeDisplay) -> String {
     let authority = record.authority.map_or("idea", |authority| authority.as_str());
     let mut out =
         format!("{} {} {}\n", paint(NAME, &record.id), paint(GOOD, authority), paint(BOLD, record.kind));

@@ -1,20 +1,20 @@
-//! `memory store`: a proposal for whoever decides, or with `--direct` a person's own word, proved with their credential.
+//! `memory store`: a proposal, or with `--direct` an approved record by a person whose credential proves who they are.
 
 use std::io::Read as _;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use countersign_core::memory::{RecordKind, Scope};
 use countersign_memory::classify;
-use countersign_memory::{Wording, direct};
+use countersign_memory::{RecordDraft, direct};
+use countersign_policy::memory::{RecordKind, Scope};
 use countersign_store::StoreUrl;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Outcome, Trouble};
-use crate::commands::memory::{actor, room, someone, trouble};
-use crate::house::with_store;
-use crate::output::{GOOD, Voice, WARN, paint, visible};
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::memory::{actor, anonymous_agent, command_error, open_memory};
+use crate::local_gateway::with_store;
+use crate::output::{GOOD, OutputSettings, WARN, paint, visible};
 use crate::person;
 
 /// Shown under the help.
@@ -26,7 +26,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 /// What `memory store` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Store {
+pub(crate) struct MemoryStoreArgs {
     /// What to remember; `-` reads it from stdin
     text: String,
 
@@ -60,7 +60,7 @@ pub(crate) struct Store {
 }
 
 /// Proposes or writes it.
-pub(crate) fn run(args: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &MemoryStoreArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let text = match args.text.as_str() {
         "-" => from_stdin()?,
         text => text.to_owned(),
@@ -68,10 +68,10 @@ pub(crate) fn run(args: &Store, url: &StoreUrl, voice: Voice) -> Outcome {
     if args.direct { write(args, text, url, voice) } else { propose(args, text, url) }
 }
 
-fn from_stdin() -> Result<String, Trouble> {
+fn from_stdin() -> Result<String, CommandError> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| {
-        Trouble::usage(
+        CommandError::usage(
             "invalid_value",
             format!("stdin can't be read as text: {error}"),
             "countersign memory store TEXT",
@@ -81,7 +81,7 @@ fn from_stdin() -> Result<String, Trouble> {
 }
 
 /// The same road as an agent's: the tool `store`.
-fn propose(args: &Store, text: String, url: &StoreUrl) -> Outcome {
+fn propose(args: &MemoryStoreArgs, text: String, url: &StoreUrl) -> CommandResult {
     let mut fields: Map<String, Value> = Map::from_iter([("content".to_owned(), Value::from(text))]);
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -95,8 +95,8 @@ fn propose(args: &Store, text: String, url: &StoreUrl) -> Outcome {
     put("context", args.context.as_deref().map(Into::into));
     put("tags", (!args.tags.is_empty()).then(|| json!(args.tags)));
     with_store(url, async |store| {
-        let outcome = room(&store).act("store", &fields, &someone(), Timestamp::now()).await;
-        let reply = outcome.map_err(|stop| trouble(stop, "countersign memory list"))?;
+        let outcome = open_memory(&store).act("store", &fields, &anonymous_agent(), Timestamp::now()).await;
+        let reply = outcome.map_err(|stop| command_error(stop, "countersign memory list"))?;
         let mut answer = Answer::default();
         let id =
             ["proposal_id", "id"].iter().find_map(|name| reply.data.get(*name)?.as_str()).unwrap_or_default();
@@ -122,13 +122,13 @@ fn propose(args: &Store, text: String, url: &StoreUrl) -> Outcome {
 }
 
 /// A person's own word.
-fn write(args: &Store, text: String, url: &StoreUrl, voice: Voice) -> Outcome {
+fn write(args: &MemoryStoreArgs, text: String, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let refused = |message: &str| {
-        let refusal = countersign_core::refusal::Refusal::new(
-            countersign_core::refusal::Code::ArgumentsInvalid,
+        let refusal = countersign_policy::refusal::Refusal::new(
+            countersign_policy::refusal::Code::ArgumentsInvalid,
             message,
         );
-        Trouble::refused(refusal, "countersign memory store --direct --as decision TEXT")
+        CommandError::refused(refusal, "countersign memory store --direct --as decision TEXT")
     };
     if text.trim().is_empty() {
         return Err(refused("content is required"));
@@ -147,18 +147,19 @@ fn write(args: &Store, text: String, url: &StoreUrl, voice: Voice) -> Outcome {
         }
     };
     let place = countersign_memory::place(args.scope, args.path.as_deref())
-        .map_err(|stop| trouble(stop, "countersign memory store --scope file --path PATH TEXT"))?;
+        .map_err(|stop| command_error(stop, "countersign memory store --scope file --path PATH TEXT"))?;
     with_store(url, async |store| {
         let person = person::prove(&store, url, voice).await?;
-        let wording = Wording {
+        let wording = RecordDraft {
             content: text,
             rationale: args.rationale.clone().unwrap_or_default(),
             context: args.context.clone().unwrap_or_default(),
             tags: args.tags.clone(),
             place,
         };
-        let written = direct(&room(&store), wording, kind, None, &actor(&person), Timestamp::now()).await;
-        let reply = written.map_err(|stop| trouble(stop, ""))?;
+        let written =
+            direct(&open_memory(&store), wording, kind, None, &actor(&person), Timestamp::now()).await;
+        let reply = written.map_err(|stop| command_error(stop, ""))?;
         let id = reply.data.get("id").and_then(Value::as_str).unwrap_or_default();
         let mut answer = Answer::text(format!(
             "{} {kind} {id} as {}\n",

@@ -1,22 +1,24 @@
-//! `memory import` and `memory export`: records as Markdown for a repository, and back; a mind-palace database comes in as
-//! what was there before governance. Taking in makes things true, so a person proves who they are.
+//! `memory import` and `memory export`: records as Markdown, and back; imports a mind-palace database as legacy records. An import makes
+//! records true, so a person proves who they are.
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use countersign_core::memory::RecordKind;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_memory::markdown::Linked;
+use countersign_memory::markdown::PageRecordLink;
 use countersign_memory::{legacy, markdown};
-use countersign_store::memory::{Holding, NewProposal, NewRecord, Origin, Proposed, Record, RecordQuery};
+use countersign_policy::memory::RecordKind;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_store::memory::{
+    Holding, MemoryRecord, NewProposal, NewRecord, Origin, Proposed, RecordQuery,
+};
 use countersign_store::{Store, StoreUrl};
 use jiff::Timestamp;
 
-use crate::answer::{Answer, Outcome, Trouble};
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::commands::memory::actor;
-use crate::house::with_store;
-use crate::output::{GOOD, Voice, paint, plural, visible};
+use crate::local_gateway::with_store;
+use crate::output::{GOOD, OutputSettings, paint, plural, visible};
 use crate::{config_file, person, records};
 
 /// Shown under the help.
@@ -32,7 +34,7 @@ const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
 
 /// What `memory export` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Export {
+pub(crate) struct MemoryExportArgs {
     /// Write it to this file instead of stdout
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
@@ -40,13 +42,13 @@ pub(crate) struct Export {
 
 /// What `memory import` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Import {
+pub(crate) struct MemoryImportArgs {
     /// A page that `memory export` wrote, or a mind-palace database
     path: PathBuf,
 }
 
 /// Writes everything as one page.
-pub(crate) fn export(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn export(args: &MemoryExportArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let (found, links) = records::with(url, async |store| {
         let links = store.links().await.map_err(|fault| records::trouble(&fault, url))?;
         Ok((all(&store, url).await?, links))
@@ -56,7 +58,11 @@ pub(crate) fn export(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
     match &args.out {
         Some(path) => {
             fs::write(path, &page).map_err(|error| {
-                Trouble::Output(format!("can't write `{}`: {}", path.display(), config_file::why(&error)))
+                CommandError::Output(format!(
+                    "can't write `{}`: {}",
+                    path.display(),
+                    config_file::why(&error)
+                ))
             })?;
             let text = format!(
                 "{} {} to {}\n",
@@ -72,7 +78,7 @@ pub(crate) fn export(args: &Export, url: &StoreUrl, voice: Voice) -> Outcome {
 }
 
 /// Every record, page by page.
-async fn all(store: &Store, url: &StoreUrl) -> Result<Vec<Record>, Trouble> {
+async fn all(store: &Store, url: &StoreUrl) -> Result<Vec<MemoryRecord>, CommandError> {
     let mut all = Vec::new();
     for kind in RecordKind::ALL {
         let mut before = None;
@@ -97,16 +103,16 @@ async fn all(store: &Store, url: &StoreUrl) -> Result<Vec<Record>, Trouble> {
 }
 
 /// What a file brings.
-struct Brought {
+struct ImportedMemory {
     records: Vec<NewRecord>,
     proposals: Vec<NewProposal>,
-    links: Vec<Linked>,
+    links: Vec<PageRecordLink>,
     origin: Origin,
     warnings: Vec<String>,
 }
 
 /// Takes in a file.
-pub(crate) fn import(args: &Import, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn import(args: &MemoryImportArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let now = Timestamp::now();
     let mut brought = read(args, now)?;
     let count = brought.records.len();
@@ -163,19 +169,19 @@ pub(crate) fn import(args: &Import, url: &StoreUrl, voice: Voice) -> Outcome {
     })
 }
 
-fn read(args: &Import, now: Timestamp) -> Result<Brought, Trouble> {
+fn read(args: &MemoryImportArgs, now: Timestamp) -> Result<ImportedMemory, CommandError> {
     let path = &args.path;
     let refused = |why: String| {
         let message = format!("`{}` can't be taken in: {why}", path.display());
         let refusal = Refusal::new(Code::ArgumentsInvalid, message);
-        Trouble::refused(refusal, "countersign memory import MEMORY.md")
+        CommandError::refused(refusal, "countersign memory import MEMORY.md")
     };
     let bytes = fs::read(path).map_err(|error| refused(config_file::why(&error)))?;
     if bytes.starts_with(SQLITE_HEAD) {
         let legacy = legacy::read(path, now).map_err(refused)?;
         let warnings =
             (legacy.empty > 0).then(|| format!("left out: {} without a text", plural(legacy.empty, "row")));
-        return Ok(Brought {
+        return Ok(ImportedMemory {
             records: legacy.records,
             proposals: legacy.proposals,
             links: Vec::new(),
@@ -191,5 +197,5 @@ fn read(args: &Import, now: Timestamp) -> Result<Brought, Trouble> {
         return Err(refused("there is no record in it".to_owned()));
     }
     let links = markdown::links(&page);
-    Ok(Brought { records, proposals: Vec::new(), links, origin: Origin::Direct, warnings: Vec::new() })
+    Ok(ImportedMemory { records, proposals: Vec::new(), links, origin: Origin::Direct, warnings: Vec::new() })
 }

@@ -1,22 +1,22 @@
-//! What the pack's commands take, as people type it, and what each is called in envelopes.
+//! Arguments of the pack's commands, and the name of each command in envelopes.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use countersign_pack::explain::ExplainKind;
-use countersign_pack::manifest::{ModuleType, Scope};
-use countersign_pack::overlay::{Layer, OverlayKind};
-use countersign_pack::reply::Name;
+use countersign_pack::manifest::{ModuleType, TargetScope};
+use countersign_pack::overlay::{OverlayKind, OverlayLayer};
+use countersign_pack::reply::CommandName;
 use countersign_pack::status::DriftKind;
 
-use crate::answer::Trouble;
-use crate::output::{Format, Voice};
+use crate::command_result::CommandError;
+use crate::output::{Format, OutputSettings};
 
 /// What every command of the pack takes, and the commands.
 #[derive(Args, Debug)]
 #[command(disable_help_subcommand = true)]
-pub(crate) struct Pack {
+pub(crate) struct PackArgs {
     /// The config repo; without it, $AGENTPACK_HOME/repo
     #[arg(long, global = true, value_name = "PATH", help_heading = "Agent assets")]
     pub(crate) repo: Option<PathBuf>,
@@ -48,12 +48,12 @@ pub(crate) struct Pack {
     pub(crate) dry_run: bool,
 
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: PackCommand,
 }
 
 /// The commands.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+pub(crate) enum PackCommand {
     /// Make a config repo
     #[command(after_help = "Examples:\n  countersign pack init --git\n  countersign pack init --guided")]
     Init {
@@ -163,7 +163,7 @@ pub(crate) enum Command {
     Bootstrap {
         /// Where: user, project or both
         #[arg(long, default_value = "both")]
-        scope: Scope,
+        scope: TargetScope,
         /// Overwrite files that are there and not managed; they are backed up
         #[arg(long)]
         adopt: bool,
@@ -184,7 +184,7 @@ pub(crate) enum Command {
     /// Bring edits of deployed files back
     Evolve {
         #[command(subcommand)]
-        evolve: Evolve,
+        evolve: EvolveCommand,
     },
     /// Go back to what was deployed before
     #[command(after_help = "Examples:\n  countersign pack rollback --to initial --yes")]
@@ -199,12 +199,12 @@ pub(crate) enum Command {
     /// Change a module in a way that outlives its updates
     Overlay {
         #[command(subcommand)]
-        overlay: Overlay,
+        overlay: OverlayCommand,
     },
     /// The remote that machines meet at
     Remote {
         #[command(subcommand)]
-        remote: Remote,
+        remote: RemoteCommand,
     },
     /// Pull and push the config repo
     #[command(after_help = "Examples:\n  countersign pack sync --rebase")]
@@ -219,7 +219,7 @@ pub(crate) enum Command {
     /// Hold the config repo to an organisation's rules, agentpack.org.yaml
     Policy {
         #[command(subcommand)]
-        policy: Policy,
+        policy: PackPolicyCommand,
     },
     /// Note how a module did: one JSON object on stdin
     #[command(after_help = "Examples:\n  countersign pack record < event.json")]
@@ -230,7 +230,7 @@ pub(crate) enum Command {
     /// Serve the pack to agents
     Mcp {
         #[command(subcommand)]
-        mcp: Mcp,
+        mcp: PackMcpCommand,
     },
     /// Show the commands, for people or for programs
     #[command(after_help = "Examples:\n  countersign pack help --markdown")]
@@ -242,7 +242,7 @@ pub(crate) enum Command {
     /// Show the shape of what --json prints
     #[command(after_help = "Examples:\n  countersign pack schema")]
     Schema,
-    /// Print a script that completes our commands in your shell
+    /// Print a shell completion script
     #[command(after_help = "Examples:\n  countersign pack completions bash")]
     Completions {
         /// The shell to write for
@@ -252,7 +252,7 @@ pub(crate) enum Command {
 
 /// Bringing edits back.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Evolve {
+pub(crate) enum EvolveCommand {
     /// Commit edits of deployed files as overlays on a branch
     #[command(
         after_help = "Examples:\n  countersign pack evolve propose --dry-run\n  countersign pack evolve propose --module-id skill:review --yes"
@@ -263,7 +263,7 @@ pub(crate) enum Evolve {
         module_id: Option<String>,
         /// The scope of the overlays: global, machine or project
         #[arg(long, default_value = "global")]
-        scope: Layer,
+        scope: OverlayLayer,
         /// The branch's name
         #[arg(long)]
         branch: Option<String>,
@@ -279,7 +279,7 @@ pub(crate) enum Evolve {
 
 /// Overlays.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Overlay {
+pub(crate) enum OverlayCommand {
     /// Make an overlay, or open the one there is
     #[command(after_help = "Examples:\n  countersign pack overlay edit skill:review --scope machine")]
     Edit {
@@ -288,7 +288,7 @@ pub(crate) enum Overlay {
         id: String,
         /// Where it counts: global, machine or project
         #[arg(long, default_value = "global")]
-        scope: Layer,
+        scope: OverlayLayer,
         /// How it is kept: dir or patch
         #[arg(long, default_value = "dir")]
         kind: OverlayKind,
@@ -310,7 +310,7 @@ pub(crate) enum Overlay {
         id: String,
         /// Where it counts: global, machine or project
         #[arg(long, default_value = "global")]
-        scope: Layer,
+        scope: OverlayLayer,
         /// Drop files that equal the module's afterwards
         #[arg(long)]
         sparsify: bool,
@@ -323,13 +323,13 @@ pub(crate) enum Overlay {
         id: String,
         /// Where it counts: global, machine or project
         #[arg(long, default_value = "global")]
-        scope: Layer,
+        scope: OverlayLayer,
     },
 }
 
 /// An organisation's rules.
 #[derive(Clone, Copy, Subcommand, Debug)]
-pub(crate) enum Policy {
+pub(crate) enum PackPolicyCommand {
     /// Check skills, commands and sources; what breaks a rule is refused
     #[command(after_help = "Examples:\n  countersign pack policy lint --repo . --json")]
     Lint,
@@ -343,7 +343,7 @@ pub(crate) enum Policy {
 
 /// The remote.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Remote {
+pub(crate) enum RemoteCommand {
     /// Set it
     #[command(after_help = "Examples:\n  countersign pack remote set git@example.com:team/agents.git")]
     Set {
@@ -357,7 +357,7 @@ pub(crate) enum Remote {
 
 /// Serving.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Mcp {
+pub(crate) enum PackMcpCommand {
     /// Serve this process's stdin and stdout
     #[command(after_help = "Examples:\n  countersign pack mcp serve")]
     Serve {
@@ -367,67 +367,85 @@ pub(crate) enum Mcp {
     },
 }
 
-impl Pack {
+impl PackArgs {
     /// What the command is called in its envelope.
-    pub(crate) fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> CommandName {
         match &self.command {
-            Command::Init { .. } => Name::new("init", "init"),
-            Command::Import { apply: true, .. } => Name::new("import", "import --apply"),
-            Command::Import { apply: false, .. } => Name::new("import", "import"),
-            Command::Bootstrap { .. } => Name::new("bootstrap", "bootstrap"),
-            Command::Snapshots => Name::new("snapshots", "snapshots"),
-            Command::Policy { policy: Policy::Lint } => Name::new("policy.lint", "policy lint"),
-            Command::Policy { policy: Policy::Audit } => Name::new("policy.audit", "policy audit"),
-            Command::Policy { policy: Policy::Lock } => Name::new("policy.lock", "policy lock"),
-            Command::Add { .. } => Name::new("add", "add"),
-            Command::Remove { .. } => Name::new("remove", "remove"),
-            Command::Lock => Name::new("lock", "lock"),
-            Command::Fetch => Name::new("fetch", "fetch"),
-            Command::Update { .. } => Name::new("update", "update"),
-            Command::Preview { .. } => Name::new("preview", "preview"),
-            Command::Plan => Name::new("plan", "plan"),
-            Command::Diff => Name::new("diff", "diff"),
-            Command::Deploy { apply: true, .. } => Name::new("deploy", "deploy --apply"),
-            Command::Deploy { apply: false, .. } => Name::new("deploy", "deploy"),
-            Command::Status { .. } => Name::new("status", "status"),
-            Command::Doctor { fix: true } => Name::new("doctor", "doctor --fix"),
-            Command::Doctor { fix: false } => Name::new("doctor", "doctor"),
-            Command::Explain { kind: ExplainKind::Plan } => Name::new("explain.plan", "explain plan"),
-            Command::Explain { kind: ExplainKind::Diff } => Name::new("explain.diff", "explain diff"),
-            Command::Explain { kind: ExplainKind::Status } => Name::new("explain.status", "explain status"),
-            Command::Evolve { evolve: Evolve::Propose { .. } } => {
-                Name::new("evolve.propose", "evolve propose")
+            PackCommand::Init { .. } => CommandName::new("init", "init"),
+            PackCommand::Import { apply: true, .. } => CommandName::new("import", "import --apply"),
+            PackCommand::Import { apply: false, .. } => CommandName::new("import", "import"),
+            PackCommand::Bootstrap { .. } => CommandName::new("bootstrap", "bootstrap"),
+            PackCommand::Snapshots => CommandName::new("snapshots", "snapshots"),
+            PackCommand::Policy { policy: PackPolicyCommand::Lint } => {
+                CommandName::new("policy.lint", "policy lint")
             }
-            Command::Evolve { evolve: Evolve::Restore { .. } } => {
-                Name::new("evolve.restore", "evolve restore")
+            PackCommand::Policy { policy: PackPolicyCommand::Audit } => {
+                CommandName::new("policy.audit", "policy audit")
             }
-            Command::Rollback { .. } => Name::new("rollback", "rollback"),
-            Command::Overlay { overlay: Overlay::Edit { .. } } => Name::new("overlay.edit", "overlay edit"),
-            Command::Overlay { overlay: Overlay::Rebase { .. } } => {
-                Name::new("overlay.rebase", "overlay rebase")
+            PackCommand::Policy { policy: PackPolicyCommand::Lock } => {
+                CommandName::new("policy.lock", "policy lock")
             }
-            Command::Overlay { overlay: Overlay::Path { .. } } => Name::new("overlay.path", "overlay path"),
-            Command::Remote { remote: Remote::Set { .. } } => Name::new("remote.set", "remote set"),
-            Command::Sync { .. } => Name::new("sync", "sync"),
-            Command::Record => Name::new("record", "record"),
-            Command::Score => Name::new("score", "score"),
-            Command::Mcp { .. } => Name::new("mcp.serve", "mcp serve"),
-            Command::Help { .. } => Name::new("help", "help"),
-            Command::Schema => Name::new("schema", "schema"),
-            Command::Completions { .. } => Name::new("completions", "completions"),
+            PackCommand::Add { .. } => CommandName::new("add", "add"),
+            PackCommand::Remove { .. } => CommandName::new("remove", "remove"),
+            PackCommand::Lock => CommandName::new("lock", "lock"),
+            PackCommand::Fetch => CommandName::new("fetch", "fetch"),
+            PackCommand::Update { .. } => CommandName::new("update", "update"),
+            PackCommand::Preview { .. } => CommandName::new("preview", "preview"),
+            PackCommand::Plan => CommandName::new("plan", "plan"),
+            PackCommand::Diff => CommandName::new("diff", "diff"),
+            PackCommand::Deploy { apply: true, .. } => CommandName::new("deploy", "deploy --apply"),
+            PackCommand::Deploy { apply: false, .. } => CommandName::new("deploy", "deploy"),
+            PackCommand::Status { .. } => CommandName::new("status", "status"),
+            PackCommand::Doctor { fix: true } => CommandName::new("doctor", "doctor --fix"),
+            PackCommand::Doctor { fix: false } => CommandName::new("doctor", "doctor"),
+            PackCommand::Explain { kind: ExplainKind::Plan } => {
+                CommandName::new("explain.plan", "explain plan")
+            }
+            PackCommand::Explain { kind: ExplainKind::Diff } => {
+                CommandName::new("explain.diff", "explain diff")
+            }
+            PackCommand::Explain { kind: ExplainKind::Status } => {
+                CommandName::new("explain.status", "explain status")
+            }
+            PackCommand::Evolve { evolve: EvolveCommand::Propose { .. } } => {
+                CommandName::new("evolve.propose", "evolve propose")
+            }
+            PackCommand::Evolve { evolve: EvolveCommand::Restore { .. } } => {
+                CommandName::new("evolve.restore", "evolve restore")
+            }
+            PackCommand::Rollback { .. } => CommandName::new("rollback", "rollback"),
+            PackCommand::Overlay { overlay: OverlayCommand::Edit { .. } } => {
+                CommandName::new("overlay.edit", "overlay edit")
+            }
+            PackCommand::Overlay { overlay: OverlayCommand::Rebase { .. } } => {
+                CommandName::new("overlay.rebase", "overlay rebase")
+            }
+            PackCommand::Overlay { overlay: OverlayCommand::Path { .. } } => {
+                CommandName::new("overlay.path", "overlay path")
+            }
+            PackCommand::Remote { remote: RemoteCommand::Set { .. } } => {
+                CommandName::new("remote.set", "remote set")
+            }
+            PackCommand::Sync { .. } => CommandName::new("sync", "sync"),
+            PackCommand::Record => CommandName::new("record", "record"),
+            PackCommand::Score => CommandName::new("score", "score"),
+            PackCommand::Mcp { .. } => CommandName::new("mcp.serve", "mcp serve"),
+            PackCommand::Help { .. } => CommandName::new("help", "help"),
+            PackCommand::Schema => CommandName::new("schema", "schema"),
+            PackCommand::Completions { .. } => CommandName::new("completions", "completions"),
         }
     }
 
     /// Whether it serves agents.
     pub(super) fn serves(&self) -> bool {
-        matches!(self.command, Command::Mcp { .. })
+        matches!(self.command, PackCommand::Mcp { .. })
     }
 
     /// A server's stdout is the protocol's: there is no envelope to print.
-    pub(super) fn not_with_json(&self, voice: Voice) -> Option<Trouble> {
+    pub(super) fn not_with_json(&self, voice: OutputSettings) -> Option<CommandError> {
         (self.serves() && voice.format == Format::Json).then(|| {
             let message = "`mcp serve` speaks MCP on stdout and can't print an envelope there";
-            Trouble::usage("argument_conflict", message, "countersign pack mcp serve")
+            CommandError::usage("argument_conflict", message, "countersign pack mcp serve")
         })
     }
 }

@@ -1,22 +1,22 @@
-//! `init --guided`: a few questions at a terminal, and what they add up to. Off a terminal it refuses before anything is written.
+//! `init --guided`: a few questions at a terminal. Without a terminal it refuses before anything is written.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-use countersign_core::refusal::{Code, Refusal};
-use countersign_pack::manifest::{Scope, Target, parse_target};
-use countersign_pack::stop::{Outcome, Stop};
+use countersign_pack::error::{PackError, PackResult};
+use countersign_pack::manifest::{Target, TargetScope, parse_target};
+use countersign_policy::refusal::{Code, Refusal};
 
-use crate::output::{Format, Voice};
+use crate::output::{Format, OutputSettings};
 
 /// What a person wants of their config repo.
-pub(super) struct Wishes {
+pub(super) struct GuidedInitChoices {
     pub(super) targets: Vec<Target>,
-    pub(super) scope: Scope,
+    pub(super) scope: TargetScope,
     pub(super) bootstrap: bool,
 }
 
 /// Asks until every answer is one.
-pub(super) fn ask(voice: Voice) -> Outcome<Wishes> {
+pub(super) fn ask(voice: OutputSettings) -> PackResult<GuidedInitChoices> {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if voice.format == Format::Json || !terminal {
         return Err(
@@ -27,7 +27,7 @@ pub(super) fn ask(voice: Voice) -> Outcome<Wishes> {
     let targets = until(&format!("Targets, of {}", names.join(", ")), "codex,claude_code", targets)?;
     let scope = until("Whose files: project or both", "both", scope)?;
     let bootstrap = until("Put operator assets into the repo: yes or no", "no", truth)?;
-    Ok(Wishes { targets, scope, bootstrap })
+    Ok(GuidedInitChoices { targets, scope, bootstrap })
 }
 
 fn targets(text: &str) -> Result<Vec<Target>, String> {
@@ -41,10 +41,10 @@ fn targets(text: &str) -> Result<Vec<Target>, String> {
     if found.is_empty() { Err("at least one is needed".to_owned()) } else { Ok(found) }
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
+fn scope(text: &str) -> Result<TargetScope, String> {
     match text.trim() {
-        "project" => Ok(Scope::Project),
-        "both" => Ok(Scope::Both),
+        "project" => Ok(TargetScope::Project),
+        "both" => Ok(TargetScope::Both),
         other => Err(format!("`{other}` is neither project nor both")),
     }
 }
@@ -57,8 +57,8 @@ fn truth(text: &str) -> Result<bool, String> {
     }
 }
 
-fn until<T>(question: &str, usual: &str, read: impl Fn(&str) -> Result<T, String>) -> Outcome<T> {
-    let broken = |error: std::io::Error| Stop::broken("ask", error);
+fn until<T>(question: &str, usual: &str, read: impl Fn(&str) -> Result<T, String>) -> PackResult<T> {
+    let broken = |error: std::io::Error| PackError::broken("ask", error);
     loop {
         let mut stderr = std::io::stderr().lock();
         write!(stderr, "{question} [{usual}]: ").and_then(|()| stderr.flush()).map_err(broken)?;

@@ -1,11 +1,10 @@
-//! What the pack says of itself: its commands, the shape of its answers, completions. Made from the command tree, so that it
-//! can't lag behind.
+//! The pack's help: its commands, the shape of its answers, completions. Generated from the command tree.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use countersign_pack::manifest::Target;
 use countersign_pack::policy::MUTATING;
-use countersign_pack::reply::Reply;
+use countersign_pack::reply::PackCommandReply;
 use serde_json::{Value, json};
 
 use super::ALIAS;
@@ -31,7 +30,7 @@ fn leaves<'a>(command: &'a clap::Command, words: &str, found: &mut Vec<(String, 
 }
 
 /// The commands, for people and for programs.
-pub(super) fn help(markdown: bool) -> (String, Reply) {
+pub(super) fn help(markdown: bool) -> (String, PackCommandReply) {
     let mut tree = tree();
     let mut found = Vec::new();
     leaves(&tree, "", &mut found);
@@ -57,7 +56,7 @@ pub(super) fn help(markdown: bool) -> (String, Reply) {
     let targets: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
     let table = found.iter().map(|(words, command)| format!("| `{ALIAS} {words}` | {} |\n", about(command)));
     let page = format!("# {ALIAS}\n\n| command | |\n|---|---|\n{}", table.collect::<String>());
-    let reply = Reply::default()
+    let reply = PackCommandReply::default()
         .with("commands", commands)
         .with("mutating_commands", mutating)
         .with("global_args", globals)
@@ -69,7 +68,7 @@ pub(super) fn help(markdown: bool) -> (String, Reply) {
 }
 
 /// The shape of what `--json` prints.
-pub(super) fn schema() -> (String, Reply) {
+pub(super) fn schema() -> (String, PackCommandReply) {
     let envelope = json!({
         "schema_version": "number (1)", "ok": "boolean", "command": "string", "command_id": "string",
         "command_path": "string[]", "version": "string", "data": "object ({} on failure)", "warnings": "string[]",
@@ -95,13 +94,13 @@ pub(super) fn schema() -> (String, Reply) {
         "policy.lock": ["lockfile_path", "resolved_version", "sha256", "files"],
     });
     let text = format!("{envelope:#}\n{commands:#}\n");
-    (text, Reply::default().with("envelope", envelope).with("commands", commands))
+    (text, PackCommandReply::default().with("envelope", envelope).with("commands", commands))
 }
 
 /// A script that completes `agentpack` in a shell.
-pub(super) fn completions(shell: Shell) -> (String, Reply) {
+pub(super) fn completions(shell: Shell) -> (String, PackCommandReply) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut tree(), ALIAS, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
-    (script.clone(), Reply::default().with("shell", shell.to_string()).with("script", script))
+    (script.clone(), PackCommandReply::default().with("shell", shell.to_string()).with("script", script))
 }

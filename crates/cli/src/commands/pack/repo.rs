@@ -1,143 +1,152 @@
-//! The commands about the config repo itself: its modules, pins, overlays, remote, and the notes on how modules do.
+//! Commands about the config repo: modules, pins, overlays, the remote, and reports on modules.
 
 use std::io::{IsTerminal as _, Read as _};
 
+use countersign_pack::error::{PackError, PackResult};
 use countersign_pack::events;
-use countersign_pack::manifest::{Manifest, Scope};
-use countersign_pack::overlay::{self, Fill, Layer, Sparsity};
-use countersign_pack::place::{Place, Project};
-use countersign_pack::plan::Adopt;
-use countersign_pack::reply::Reply;
-use countersign_pack::repo::{self, Addition, Join, Wish, WithGit};
-use countersign_pack::stop::{Outcome, Stop};
+use countersign_pack::manifest::{Manifest, TargetScope};
+use countersign_pack::overlay::{self, OverlayFill, OverlayLayer, RebaseSparsity};
+use countersign_pack::place::{PackEnvironment, Project};
+use countersign_pack::plan::AdoptPolicy;
+use countersign_pack::reply::PackCommandReply;
+use countersign_pack::repo::{self, ModuleAddition, PullStrategy, StepPreference, WithGit};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::act::{Act, Ask};
-use super::arguments::Overlay;
-use super::{Told, guide, show};
+use super::arguments::OverlayCommand;
+use super::command_runner::{PackRunner, PromptMode};
+use super::{PackCommandResult, guide, show};
 use crate::environment;
 use crate::output::Format;
 
 /// What two flags that exclude each other ask for.
-pub(super) fn wish(yes: bool, no: bool) -> Wish {
+pub(super) fn wish(yes: bool, no: bool) -> StepPreference {
     match (yes, no) {
-        (true, _) => Wish::Do,
-        (false, true) => Wish::Leave,
-        (false, false) => Wish::Usual,
+        (true, _) => StepPreference::Do,
+        (false, true) => StepPreference::Leave,
+        (false, false) => StepPreference::Usual,
     }
 }
 
-fn simply(reply: Outcome<Reply>) -> Told {
+fn simply(reply: PackResult<PackCommandReply>) -> PackCommandResult {
     reply.map(|reply| (show::simple(&reply), reply))
 }
 
-impl Act<'_> {
-    pub(super) fn init(&self, git: bool, guided: bool, bootstrap: bool) -> Told {
+impl PackRunner<'_> {
+    pub(super) fn init(&self, git: bool, guided: bool, bootstrap: bool) -> PackCommandResult {
         let place = self.place.clone();
         let wishes = if guided { Some(guide::ask(self.voice)?) } else { None };
         let git = if git && !self.pack.dry_run { WithGit::Yes } else { WithGit::No };
         let arguments = json!({"repo": place.repo});
         let text = wishes.as_ref().map(|wishes| repo::skeleton(&wishes.targets, wishes.scope));
-        let made = self.change("init", "init", arguments, Ask::Never, move |system| {
+        let made = self.change("init", "init", arguments, PromptMode::Never, move |system| {
             repo::init(&place, git, text.as_deref(), system)
         })?;
         if self.pack.dry_run || !(bootstrap || wishes.is_some_and(|wishes| wishes.bootstrap)) {
             return simply(Ok(made));
         }
-        // The repo is the project here: whoever works on it finds the commands in it.
-        let inside = Place { cwd: self.place.repo.clone(), ..self.place.clone() };
-        let within = Act { pack: self.pack, place: &inside, life: self.life, voice: self.voice };
-        let installed = within.install(Scope::Project, Adopt::Refused)?;
+        // The repo is the project here: people who work on it find the commands in it.
+        let inside = PackEnvironment { cwd: self.place.repo.clone(), ..self.place.clone() };
+        let within = PackRunner { pack: self.pack, place: &inside, life: self.life, voice: self.voice };
+        let installed = within.install(TargetScope::Project, AdoptPolicy::Refused)?;
         simply(Ok(made.with("bootstrap", installed.data).warn(installed.warnings)))
     }
 
-    pub(super) fn add(&self, addition: Addition) -> Told {
+    pub(super) fn add(&self, addition: ModuleAddition) -> PackCommandResult {
         let place = self.place.clone();
         let arguments = json!({"type": addition.kind, "source": addition.source, "id": addition.id});
-        simply(
-            self.change("add", "add", arguments, Ask::Never, move |system| {
-                repo::add(&place, &addition, system)
-            }),
-        )
+        simply(self.change("add", "add", arguments, PromptMode::Never, move |system| {
+            repo::add(&place, &addition, system)
+        }))
     }
 
-    pub(super) fn remove(&self, id: &str) -> Told {
+    pub(super) fn remove(&self, id: &str) -> PackCommandResult {
         let (place, id) = (self.place.clone(), id.to_owned());
         let arguments = json!({"id": id});
-        simply(self.change("remove", "remove", arguments, Ask::Never, move |system| {
+        simply(self.change("remove", "remove", arguments, PromptMode::Never, move |system| {
             repo::remove(&place, &id, system)
         }))
     }
 
-    pub(super) fn lock(&self) -> Told {
+    pub(super) fn lock(&self) -> PackCommandResult {
         let place = self.place.clone();
-        simply(self.change("lock", "lock", json!({}), Ask::Never, move |system| repo::lock(&place, system)))
+        simply(
+            self.change("lock", "lock", json!({}), PromptMode::Never, move |system| {
+                repo::lock(&place, system)
+            }),
+        )
     }
 
-    pub(super) fn fetch(&self) -> Told {
+    pub(super) fn fetch(&self) -> PackCommandResult {
         let place = self.place.clone();
-        simply(self.change("fetch", "fetch", json!({}), Ask::Never, move |_| repo::fetch(&place)))
+        simply(self.change("fetch", "fetch", json!({}), PromptMode::Never, move |_| repo::fetch(&place)))
     }
 
-    pub(super) fn update(&self, lock: Wish, fetch: Wish) -> Told {
+    pub(super) fn update(&self, lock: StepPreference, fetch: StepPreference) -> PackCommandResult {
         let place = self.place.clone();
-        let work =
-            move |system: &dyn countersign_pack::system::System| repo::update(&place, lock, fetch, system);
-        simply(self.change("update", "update", json!({}), Ask::Never, work))
+        let work = move |system: &dyn countersign_pack::system::FileSystem| {
+            repo::update(&place, lock, fetch, system)
+        };
+        simply(self.change("update", "update", json!({}), PromptMode::Never, work))
     }
 
-    pub(super) fn set_remote(&self, url: &str, name: &str) -> Told {
+    pub(super) fn set_remote(&self, url: &str, name: &str) -> PackCommandResult {
         let (place, url, name) = (self.place.clone(), url.to_owned(), name.to_owned());
         let arguments = json!({"url": url, "name": name});
-        let work = move |_: &dyn countersign_pack::system::System| repo::set_remote(&place, &url, &name);
-        simply(self.change("remote set", "remote_set", arguments, Ask::Never, work))
+        let work = move |_: &dyn countersign_pack::system::FileSystem| repo::set_remote(&place, &url, &name);
+        simply(self.change("remote set", "remote_set", arguments, PromptMode::Never, work))
     }
 
-    pub(super) fn sync(&self, rebase: bool, remote: &str) -> Told {
+    pub(super) fn sync(&self, rebase: bool, remote: &str) -> PackCommandResult {
         let (place, remote) = (self.place.clone(), remote.to_owned());
-        let join = if rebase { Join::Rebase } else { Join::FastForward };
+        let join = if rebase { PullStrategy::Rebase } else { PullStrategy::FastForward };
         let arguments = json!({"remote": remote});
-        simply(self.change("sync", "sync", arguments, Ask::Never, move |_| repo::sync(&place, join, &remote)))
+        simply(
+            self.change("sync", "sync", arguments, PromptMode::Never, move |_| {
+                repo::sync(&place, join, &remote)
+            }),
+        )
     }
 
-    pub(super) fn record(&self) -> Told {
+    pub(super) fn record(&self) -> PackCommandResult {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|error| Stop::broken("read stdin", error))?;
+        std::io::stdin().read_to_string(&mut text).map_err(|error| PackError::broken("read stdin", error))?;
         let place = self.place.clone();
-        let work =
-            move |_: &dyn countersign_pack::system::System| events::record(&place, &text, Timestamp::now());
-        simply(self.change("record", "record", json!({}), Ask::Never, work))
+        let work = move |_: &dyn countersign_pack::system::FileSystem| {
+            events::record(&place, &text, Timestamp::now())
+        };
+        simply(self.change("record", "record", json!({}), PromptMode::Never, work))
     }
 
-    pub(super) fn overlay(&self, overlay: &Overlay) -> Told {
+    pub(super) fn overlay(&self, overlay: &OverlayCommand) -> PackCommandResult {
         let (manifest, _) = Manifest::load(self.place)?;
         let here = Project::at(&self.place.project_root());
         let (place, id) = (self.place.clone(), overlay.module_id().to_owned());
         let module = manifest.module(&id)?.clone();
         let reply = match overlay {
-            Overlay::Path { scope, .. } => {
+            OverlayCommand::Path { scope, .. } => {
                 let folder = overlay::folder(self.place, &here, *scope, &id);
-                Reply::default()
+                PackCommandReply::default()
                     .with("module_id", id)
                     .with("scope", scope.as_str())
                     .with_path("overlay_dir", &folder)
             }
-            Overlay::Edit { scope, kind, sparse, materialize, project, .. } => {
+            OverlayCommand::Edit { scope, kind, sparse, materialize, project, .. } => {
                 let fill = match (sparse, materialize) {
-                    (true, _) => Fill::Sparse,
-                    (false, true) => Fill::Materialize,
-                    (false, false) => Fill::Whole,
+                    (true, _) => OverlayFill::Sparse,
+                    (false, true) => OverlayFill::Materialize,
+                    (false, false) => OverlayFill::Whole,
                 };
-                let (scope, kind) = (if *project { Layer::Project } else { *scope }, *kind);
+                let (scope, kind) = (if *project { OverlayLayer::Project } else { *scope }, *kind);
                 let made = self.change(
                     "overlay edit",
                     "overlay_edit",
                     json!({"module_id": id, "scope": scope}),
-                    Ask::Never,
+                    PromptMode::Never,
                     move |system| {
                         let made = overlay::edit(&place, &here, &module, scope, kind, fill, system)?;
-                        let reply = Reply::default().with("module_id", id).with("scope", scope.as_str());
+                        let reply =
+                            PackCommandReply::default().with("module_id", id).with("scope", scope.as_str());
                         let reply =
                             reply.with_path("overlay_dir", &made.folder).with("created", made.created);
                         Ok(reply.with("copied", made.copied).with("overlay_kind", kind.as_str()))
@@ -146,16 +155,18 @@ impl Act<'_> {
                 let edited = self.open_editor(&made);
                 made.warn(edited)
             }
-            Overlay::Rebase { scope, sparsify, .. } => {
-                let (scope, sparsity) = (*scope, if *sparsify { Sparsity::Sparsify } else { Sparsity::Keep });
+            OverlayCommand::Rebase { scope, sparsify, .. } => {
+                let (scope, sparsity) =
+                    (*scope, if *sparsify { RebaseSparsity::Sparsify } else { RebaseSparsity::Keep });
                 self.change(
                     "overlay rebase",
                     "overlay_rebase",
                     json!({"module_id": id, "scope": scope}),
-                    Ask::Never,
+                    PromptMode::Never,
                     move |system| {
                         let done = overlay::rebase(&place, &here, &module, scope, sparsity, system)?;
-                        let reply = Reply::default().with("module_id", id).with("scope", scope.as_str());
+                        let reply =
+                            PackCommandReply::default().with("module_id", id).with("scope", scope.as_str());
                         let reply =
                             reply.with_path("overlay_dir", &done.folder).with("updated", done.updated);
                         Ok(reply
@@ -170,9 +181,9 @@ impl Act<'_> {
     }
 }
 
-impl Act<'_> {
+impl PackRunner<'_> {
     /// Opens a person's own editor on an overlay. Programs and pipes edit for themselves.
-    fn open_editor(&self, made: &Reply) -> Vec<String> {
+    fn open_editor(&self, made: &PackCommandReply) -> Vec<String> {
         let editor = environment::variable("VISUAL").or_else(|| environment::variable("EDITOR"));
         let folder = made.data.get("overlay_dir").and_then(serde_json::Value::as_str);
         let (Some(editor), Some(folder)) = (editor, folder) else { return Vec::new() };
@@ -191,10 +202,12 @@ impl Act<'_> {
     }
 }
 
-impl Overlay {
+impl OverlayCommand {
     fn module_id(&self) -> &str {
         match self {
-            Overlay::Edit { id, .. } | Overlay::Rebase { id, .. } | Overlay::Path { id, .. } => id,
+            OverlayCommand::Edit { id, .. }
+            | OverlayCommand::Rebase { id, .. }
+            | OverlayCommand::Path { id, .. } => id,
         }
     }
 }

@@ -1,28 +1,27 @@
-//! What people read: a plan as they know it from Terraform, diffs in colours, drift as a list. Text only; every value it shows was
-//! decided elsewhere, and nothing in a name can move the cursor.
+//! Text output of the pack: a plan as in Terraform, diffs in colours, drift as a list. Escapes names that could move the cursor.
 
-use countersign_core::refusal::Refusal;
-use countersign_pack::diff::{FileDiff, Lines};
-use countersign_pack::plan::{Change, Op, UpdateKind};
-use countersign_pack::reply::Reply;
-use countersign_pack::rollback::Return;
-use countersign_pack::status::{Drift, DriftKind};
-use countersign_pack::stop::shown;
-use countersign_pack::survey::Survey;
+use countersign_pack::diff::{DiffBody, FileDiff};
+use countersign_pack::error::shown;
+use countersign_pack::plan::{FileChange, FileOp, UpdateKind};
+use countersign_pack::reply::PackCommandReply;
+use countersign_pack::rollback::RollbackPlan;
+use countersign_pack::status::{DriftKind, DriftedFile};
+use countersign_pack::survey::DeploymentSurvey;
+use countersign_policy::refusal::Refusal;
 use serde_json::Value;
 
 use crate::output::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint, plural, visible};
 
-fn sign(op: Op) -> String {
+fn sign(op: FileOp) -> String {
     match op {
-        Op::Create => paint(GOOD, "+"),
-        Op::Update => paint(WARN, "~"),
-        Op::Delete => paint(BAD, "-"),
+        FileOp::Create => paint(GOOD, "+"),
+        FileOp::Update => paint(WARN, "~"),
+        FileOp::Delete => paint(BAD, "-"),
     }
 }
 
 /// The files that would change and how many there are.
-pub(super) fn plan(survey: &Survey) -> String {
+pub(super) fn plan(survey: &DeploymentSurvey) -> String {
     let mut text = String::new();
     let mut target = "";
     for change in &survey.plan.changes {
@@ -38,7 +37,7 @@ pub(super) fn plan(survey: &Survey) -> String {
     text + &counts(survey)
 }
 
-fn line(change: &Change) -> String {
+fn line(change: &FileChange) -> String {
     let note = match change.update_kind {
         Some(UpdateKind::Adopt) => paint(WARN, "  (not managed: needs --adopt)"),
         Some(UpdateKind::Managed) | None => String::new(),
@@ -47,12 +46,12 @@ fn line(change: &Change) -> String {
 }
 
 /// `Plan: 3 to create, 1 to update, 0 to delete.`
-pub(super) fn counts(survey: &Survey) -> String {
+pub(super) fn counts(survey: &DeploymentSurvey) -> String {
     let plan = &survey.plan;
     if plan.changes.is_empty() {
         return "No changes. What is deployed is what should be.\n".to_owned();
     }
-    let [create, update, delete] = [Op::Create, Op::Update, Op::Delete].map(|op| plan.count(op));
+    let [create, update, delete] = [FileOp::Create, FileOp::Update, FileOp::Delete].map(|op| plan.count(op));
     format!("{} {create} to create, {update} to update, {delete} to delete.\n", paint(BOLD, "Plan:"))
 }
 
@@ -62,7 +61,7 @@ pub(super) fn diffs(diffs: &[FileDiff<'_>]) -> String {
     for diff in diffs {
         text.push_str(&format!("{} {}\n", sign(diff.change.op), paint(BOLD, shown(&diff.change.path))));
         match &diff.text {
-            Lines::Unified(lines) => lines.lines().for_each(|line| {
+            DiffBody::Unified(lines) => lines.lines().for_each(|line| {
                 let line = visible(line);
                 let painted = match line.chars().next() {
                     Some('+') if !line.starts_with("+++") => paint(GOOD, line),
@@ -73,10 +72,10 @@ pub(super) fn diffs(diffs: &[FileDiff<'_>]) -> String {
                 };
                 text.push_str(&format!("    {painted}\n"));
             }),
-            Lines::TooLong => {
+            DiffBody::TooLong => {
                 text.push_str(&format!("    {}\n", paint(DIM, "too long to compare line by line")))
             }
-            Lines::Binary => text.push_str(&format!("    {}\n", paint(DIM, "not text"))),
+            DiffBody::Binary => text.push_str(&format!("    {}\n", paint(DIM, "not text"))),
         }
         text.push('\n');
     }
@@ -84,7 +83,7 @@ pub(super) fn diffs(diffs: &[FileDiff<'_>]) -> String {
 }
 
 /// What differs from what was deployed.
-pub(super) fn drift(drift: &[Drift], only: &[DriftKind], outdated: bool) -> String {
+pub(super) fn drift(drift: &[DriftedFile], only: &[DriftKind], outdated: bool) -> String {
     let mut text = String::new();
     for item in drift.iter().filter(|item| only.is_empty() || only.contains(&item.kind)) {
         let (sign, word) = match item.kind {
@@ -112,13 +111,13 @@ pub(super) fn drift(drift: &[Drift], only: &[DriftKind], outdated: bool) -> Stri
 }
 
 /// What going back would do.
-pub(super) fn restored(back: &Return) -> String {
+pub(super) fn restored(back: &RollbackPlan) -> String {
     let mut text = String::new();
     for change in back.changes() {
         let op = match (change.before, change.after) {
-            (None, _) => Op::Create,
-            (Some(_), Some(_)) => Op::Update,
-            (Some(_), None) => Op::Delete,
+            (None, _) => FileOp::Create,
+            (Some(_), Some(_)) => FileOp::Update,
+            (Some(_), None) => FileOp::Delete,
         };
         text.push_str(&format!("  {} {}\n", sign(op), shown(&change.path)));
     }
@@ -130,7 +129,11 @@ pub(super) fn restored(back: &Return) -> String {
     )
 }
 
-fn texts<'a>(reply: &'a Reply, list: &str, field: &'a str) -> impl Iterator<Item = (&'a Value, String)> {
+fn texts<'a>(
+    reply: &'a PackCommandReply,
+    list: &str,
+    field: &'a str,
+) -> impl Iterator<Item = (&'a Value, String)> {
     let items = reply.data.get(list).and_then(Value::as_array).into_iter().flatten();
     items.map(move |item| {
         (item, visible(item.get(field).and_then(Value::as_str).unwrap_or_default()).into_owned())
@@ -138,7 +141,7 @@ fn texts<'a>(reply: &'a Reply, list: &str, field: &'a str) -> impl Iterator<Item
 }
 
 /// Where changes or drift come from.
-pub(super) fn explained(reply: &Reply) -> String {
+pub(super) fn explained(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     for list in ["changes", "drift"] {
         for (item, path) in texts(reply, list, "path") {
@@ -161,7 +164,7 @@ pub(super) fn explained(reply: &Reply) -> String {
 }
 
 /// The folders things are deployed to.
-pub(super) fn doctor(reply: &Reply) -> String {
+pub(super) fn doctor(reply: &PackCommandReply) -> String {
     let machine = reply.data.get("machine_id").and_then(Value::as_str).unwrap_or_default();
     let mut text = format!("machine  {}\n", visible(machine));
     for (item, root) in texts(reply, "roots", "root") {
@@ -178,7 +181,7 @@ pub(super) fn doctor(reply: &Reply) -> String {
 }
 
 /// What was, or would be, proposed.
-pub(super) fn proposal(reply: &Reply) -> String {
+pub(super) fn proposal(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     for (item, path) in texts(reply, "candidates", "path") {
         let module = item.get("module_id").and_then(Value::as_str).unwrap_or_default();
@@ -200,7 +203,7 @@ pub(super) fn proposal(reply: &Reply) -> String {
 }
 
 /// What was, or would be, created again.
-pub(super) fn restoring(reply: &Reply) -> String {
+pub(super) fn restoring(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     for list in ["restored", "missing"] {
         texts(reply, list, "path")
@@ -215,13 +218,13 @@ pub(super) fn restoring(reply: &Reply) -> String {
 }
 
 /// An overlay's folder, alone on its line so that a shell can use it.
-pub(super) fn overlay(reply: &Reply) -> String {
+pub(super) fn overlay(reply: &PackCommandReply) -> String {
     let folder = reply.data.get("overlay_dir").and_then(Value::as_str).unwrap_or_default();
     format!("{}\n", visible(folder))
 }
 
 /// How often modules failed.
-pub(super) fn score(reply: &Reply) -> String {
+pub(super) fn score(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     for (item, id) in texts(reply, "modules", "module_id") {
         let number = |name: &str| item.get(name).and_then(Value::as_u64).unwrap_or_default();
@@ -231,7 +234,7 @@ pub(super) fn score(reply: &Reply) -> String {
 }
 
 /// What was, or would be, imported.
-pub(super) fn imported(reply: &Reply) -> String {
+pub(super) fn imported(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     let mut width = 0;
     for (_, id) in texts(reply, "plan", "module_id") {
@@ -268,7 +271,7 @@ pub(super) fn imported(reply: &Reply) -> String {
 }
 
 /// What one can go back to.
-pub(super) fn snapshots(reply: &Reply) -> String {
+pub(super) fn snapshots(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     for (item, id) in texts(reply, "snapshots", "snapshot_id") {
         let field =
@@ -295,7 +298,7 @@ pub(super) fn snapshots(reply: &Reply) -> String {
 }
 
 /// Where modules come from.
-pub(super) fn audited(reply: &Reply) -> String {
+pub(super) fn audited(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     for (item, id) in texts(reply, "modules", "id") {
         let field =
@@ -323,7 +326,7 @@ pub(super) fn audited(reply: &Reply) -> String {
 }
 
 /// An answer of few words: its data, a line each.
-pub(super) fn simple(reply: &Reply) -> String {
+pub(super) fn simple(reply: &PackCommandReply) -> String {
     let mut text = String::new();
     for (name, value) in reply.data.iter().filter(|(name, _)| !name.ends_with("_posix")) {
         let said = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -1,14 +1,13 @@
 //! A preview or a result that was recognised, for a terminal: changes as field, old → new, with a sign in front; differences in colour;
 //! what forbids a plan first. Shows every text safely and leaves nothing out.
 
-use countersign_core::preview::{Action, Change, How, View};
+use countersign_policy::preview::{ChangeKind, ChangeView, PreviewAction, PreviewChange};
 use serde_json::Value;
 
 use crate::output::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint, visible};
 use crate::person::{diff, value};
 
-/// The lines of a view.
-pub(crate) fn lines(view: &View) -> Vec<String> {
+pub(crate) fn lines(view: &ChangeView) -> Vec<String> {
     let mut lines = Vec::new();
     for block in &view.blocks {
         lines.push(paint(BAD, format_args!("blocked: {}", visible(block))));
@@ -47,7 +46,7 @@ pub(crate) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-fn action_lines(action: &Action) -> Vec<String> {
+fn action_lines(action: &PreviewAction) -> Vec<String> {
     let name: Vec<&str> =
         [&action.operation, &action.target].into_iter().flatten().map(String::as_str).collect();
     let mut head = paint(BOLD, visible(&name.join(" ")));
@@ -83,14 +82,16 @@ fn fate_style(status: &str) -> anstyle::Style {
     }
 }
 
-fn change_line(change: &Change, width: usize) -> String {
+fn change_line(change: &PreviewChange, width: usize) -> String {
     let (old, new) = (plain(&change.old), plain(&change.new));
     let (sign, shown) = match change.how {
-        How::Added => (paint(GOOD, "+"), paint(GOOD, &new)),
-        How::Removed => (paint(BAD, "−"), paint(BAD, &old)),
-        How::Changed => (paint(WARN, "~"), format!("{} → {}", paint(DIM, &old), paint(BOLD, &new))),
-        How::Unchanged => (" ".to_owned(), paint(DIM, &old)),
-        How::Unknown => (paint(WARN, "?"), format!("{} → {}", paint(DIM, "not known"), paint(BOLD, &new))),
+        ChangeKind::Added => (paint(GOOD, "+"), paint(GOOD, &new)),
+        ChangeKind::Removed => (paint(BAD, "−"), paint(BAD, &old)),
+        ChangeKind::Changed => (paint(WARN, "~"), format!("{} → {}", paint(DIM, &old), paint(BOLD, &new))),
+        ChangeKind::Unchanged => (" ".to_owned(), paint(DIM, &old)),
+        ChangeKind::Unknown => {
+            (paint(WARN, "?"), format!("{} → {}", paint(DIM, "not known"), paint(BOLD, &new)))
+        }
     };
     let field = visible(&change.field);
     let gap = " ".repeat((width + 2).saturating_sub(field.chars().count()).max(1));

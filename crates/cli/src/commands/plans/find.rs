@@ -2,12 +2,12 @@
 
 use std::fmt::Display;
 
-use countersign_core::confirm::PlanState;
-use countersign_core::ids::PlanId;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::confirm::PlanState;
+use countersign_policy::ids::PlanId;
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::{PlanFilter, PlanRow, Store, StoreUrl};
 
-use crate::answer::Trouble;
+use crate::command_result::CommandError;
 use crate::output::visible;
 use crate::records;
 
@@ -17,15 +17,14 @@ const FEWEST: usize = 6;
 const PAGES: usize = 20;
 const PAGE: u32 = 1000;
 
-/// What was typed for an id.
 #[derive(Clone, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct PartialId<'a> {
     kind: &'static str,
     typed: &'a str,
     bare: String,
 }
 
-impl<'a> Part<'a> {
+impl<'a> PartialId<'a> {
     /// A part of an id whose kind is its prefix, such as `pln_`. Ids are read out and retyped: case does not matter.
     pub(crate) fn of(kind: &'static str, typed: &'a str) -> Self {
         let trimmed = typed.trim();
@@ -36,23 +35,21 @@ impl<'a> Part<'a> {
         Self { kind, typed, bare: bare.to_ascii_uppercase() }
     }
 
-    /// Whether the whole id was typed.
     fn whole(&self) -> Option<String> {
         (self.bare.len() == 26).then(|| format!("{}{}", self.kind, self.bare))
     }
 
-    /// Whether an id is meant.
     pub(crate) fn fits(&self, id: &str) -> bool {
         let bare = id.strip_prefix(self.kind).unwrap_or(id);
         bare.starts_with(&self.bare) || bare.ends_with(&self.bare)
     }
 
     /// A part that is too short to mean one id means none.
-    pub(crate) fn check(&self, absent: impl FnOnce() -> Refusal) -> Result<(), Trouble> {
+    pub(crate) fn check(&self, absent: impl FnOnce() -> Refusal) -> Result<(), CommandError> {
         if self.bare.chars().count() >= FEWEST {
             return Ok(());
         }
-        Err(Trouble::refused(
+        Err(CommandError::refused(
             absent(),
             format!("copy the id from the list, {FEWEST} characters of it at least"),
         ))
@@ -65,7 +62,7 @@ impl<'a> Part<'a> {
         id: impl Fn(&T) -> String,
         absent: Refusal,
         list: &str,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, CommandError> {
         self.check(|| absent.clone())?;
         let mut meant: Vec<T> = all.into_iter().filter(|one| self.fits(&id(one))).collect();
         match (meant.pop(), meant.len()) {
@@ -74,28 +71,28 @@ impl<'a> Part<'a> {
                 meant.push(last);
                 Err(self.several(&meant.iter().map(id).collect::<Vec<_>>(), list))
             }
-            (None, _) => Err(Trouble::refused(absent, list)),
+            (None, _) => Err(CommandError::refused(absent, list)),
         }
     }
 
-    fn several<T: Display>(&self, meant: &[T], list: &str) -> Trouble {
+    fn several<T: Display>(&self, meant: &[T], list: &str) -> CommandError {
         let names: Vec<String> = meant.iter().take(5).map(|id| format!("`{id}`")).collect();
         let more = if meant.len() > names.len() { " and more" } else { "" };
         let message = format!("`{}` means {}{more}", visible(self.typed), names.join(" and "));
-        Trouble::usage("invalid_value", message, format!("type more of the id, from {list}"))
+        CommandError::usage("invalid_value", message, format!("type more of the id, from {list}"))
     }
 }
 
 /// The plan that is meant: among the pending ones first, then among all.
-pub(crate) async fn plan(store: &Store, url: &StoreUrl, typed: &str) -> Result<PlanRow, Trouble> {
-    let part = Part::of("pln_", typed);
+pub(crate) async fn plan(store: &Store, url: &StoreUrl, typed: &str) -> Result<PlanRow, CommandError> {
+    let part = PartialId::of("pln_", typed);
     let fault = |fault| records::trouble(&fault, url);
     let message = format!("there is no plan `{}` in `{url}`", visible(typed));
     let absent = || Refusal::new(Code::PlanNotFound, message.clone());
     const LIST: &str = "countersign plans list --all";
     if let Some(whole) = part.whole() {
         let found = store.plan(&PlanId::new(whole)).await.map_err(fault)?;
-        return found.ok_or_else(|| Trouble::refused(absent(), LIST));
+        return found.ok_or_else(|| CommandError::refused(absent(), LIST));
     }
     part.check(absent)?;
     for state in [Some(PlanState::Pending), None] {
@@ -115,5 +112,5 @@ pub(crate) async fn plan(store: &Store, url: &StoreUrl, typed: &str) -> Result<P
             return part.one(meant, |row| row.plan.id.to_string(), absent(), LIST);
         }
     }
-    Err(Trouble::refused(absent(), LIST))
+    Err(CommandError::refused(absent(), LIST))
 }

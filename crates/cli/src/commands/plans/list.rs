@@ -2,19 +2,18 @@
 
 use anstyle::Style;
 use clap::Args;
-use countersign_core::confirm::PlanState;
-use countersign_core::ids::PrincipalId;
-use countersign_core::redact::Redactor;
+use countersign_policy::confirm::PlanState;
+use countersign_policy::ids::PrincipalId;
+use countersign_policy::redact::Redactor;
 use countersign_store::{PlanFilter, PlanRow, StoreUrl};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::sheet;
-use crate::answer::{Answer, Outcome};
-use crate::output::{Column, DIM, NAME, Table, Voice, exact, paint, shown};
+use crate::command_result::{Answer, CommandResult};
+use crate::output::{Column, DIM, NAME, OutputSettings, Table, exact, paint, shown};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign plans list
   countersign plans list --state rejected
@@ -31,9 +30,12 @@ const COLUMNS: [Column; 8] = [
     Column::spared("REASON", 5),
 ];
 
-/// What `plans list` takes.
+/// An empty inbox says what would be in it, as the page and the README do.
+const NOTHING_WAITS: &str = "nothing waits for a decision; by default no change runs on the agent's word: \
+    its plan waits here until the host's dialog or a person agrees";
+
 #[derive(Args, Debug)]
-pub(crate) struct List {
+pub(crate) struct PlansListArgs {
     /// Those in this state: pending, approved, rejected, …
     #[arg(long, value_name = "STATE", conflicts_with = "all")]
     state: Option<PlanState>,
@@ -47,8 +49,7 @@ pub(crate) struct List {
     limit: u32,
 }
 
-/// Lists them.
-pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &PlansListArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let now = Timestamp::now();
     let wanted = if args.all { None } else { Some(args.state.unwrap_or(PlanState::Pending)) };
     // A plan whose time ran out may still be kept as pending or approved until someone sweeps.
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &List, url: &StoreUrl, voice: Voice) -> Outcome {
     Ok(answer)
 }
 
-fn resting(who: &PrincipalId, since: Timestamp, voice: Voice, now: Timestamp) -> String {
+fn resting(who: &PrincipalId, since: Timestamp, voice: OutputSettings, now: Timestamp) -> String {
     let since = shown(since, &sheet::zone(voice, now));
     format!("writes of `{who}` are paused since {since}; to let them go on: countersign plans resume {who}")
 }
@@ -82,13 +83,13 @@ fn text(
     rows: &[PlanRow],
     redactor: &Redactor,
     wanted: Option<PlanState>,
-    voice: Voice,
+    voice: OutputSettings,
     now: Timestamp,
 ) -> String {
     if rows.is_empty() {
         // In a pipe, nothing found is no line.
         let nothing = match wanted {
-            Some(PlanState::Pending) => "nothing waits for a decision".to_owned(),
+            Some(PlanState::Pending) => NOTHING_WAITS.to_owned(),
             Some(state) => format!("no {state} plans"),
             None => "no plans".to_owned(),
         };
@@ -101,12 +102,10 @@ fn text(
     table.render(voice.width())
 }
 
-/// An empty table for plans.
 pub(super) fn table() -> Table {
     Table::new(&COLUMNS)
 }
 
-/// One plan.
 pub(super) fn line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
     let (plan, state) = (&row.plan, sheet::state(row, now));
     let open = matches!(state, PlanState::Pending | PlanState::Approved);
@@ -116,7 +115,7 @@ pub(super) fn line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(S
         (state.to_string(), sheet::state_style(state)),
         (plan.tool.to_string(), NAME),
         (plan.effect.to_string(), sheet::effect_style(plan.effect)),
-        (format!("{} {}", plan.need.kind, plan.need.strength), Style::new()),
+        (format!("{} {}", plan.requirement.kind, plan.requirement.strength), Style::new()),
         (plan.principal.to_string(), Style::new()),
         (if open { sheet::left(plan.expires, now) } else { String::new() }, Style::new()),
         (reason.map(|reason| redactor.clean_text(reason)).unwrap_or_default(), DIM),

@@ -1,28 +1,25 @@
 //! `countersign plans resume`: a person lets a paused principal's writes go on.
 
 use clap::Args;
-use countersign_core::ids::PrincipalId;
-use countersign_core::refusal::{Code, Refusal};
+use countersign_policy::ids::PrincipalId;
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::StoreUrl;
 use jiff::Timestamp;
 
-use crate::answer::{Answer, Outcome, Trouble};
-use crate::output::{GOOD, Voice, paint, visible};
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::output::{GOOD, OutputSettings, paint, visible};
 use crate::{person, records};
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign plans resume local-agent";
 
-/// What `plans resume` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Resume {
+pub(crate) struct PlansResumeArgs {
     /// Whose writes, as `plans list` names them
     principal: String,
 }
 
-/// Resumes them.
-pub(crate) fn run(args: &Resume, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &PlansResumeArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     records::with(url, async |store| {
         let fault = |fault| records::trouble(&fault, url);
         let person = person::prove(&store, url, voice).await?;
@@ -39,7 +36,10 @@ pub(crate) fn run(args: &Resume, url: &StoreUrl, voice: Voice) -> Outcome {
                 format!("those of {} are", names.join(", "))
             };
             let message = format!("writes of `{}` are not paused; {others}", visible(&args.principal));
-            return Err(Trouble::refused(Refusal::new(Code::NotFound, message), "countersign plans list"));
+            return Err(CommandError::refused(
+                Refusal::new(Code::NotFound, message),
+                "countersign plans list",
+            ));
         };
         let text = format!("{} writes of {}\n", paint(GOOD, "resumed"), visible(principal.as_str()));
         let mut answer = Answer::text(text)

@@ -2,28 +2,29 @@
 //! how long is left. Complete, and nothing in it that could pass for something else.
 
 use anstyle::Style;
-use countersign_core::confirm::{Kind, PlanState, Strength};
-use countersign_core::effect::Effect;
-use countersign_core::plan::{Plan, Preview, PreviewSource};
-use countersign_core::preview::View;
-use countersign_core::redact::Redactor;
-use countersign_core::strict_json;
-use countersign_desk::views;
+use countersign_policy::confirm::{ApprovalStrength, Kind, PlanState};
+use countersign_policy::effect::Effect;
+use countersign_policy::plan::{Plan, Preview, PreviewSource};
+use countersign_policy::preview::{ChangeView, WHEN_REACHED};
+use countersign_policy::redact::Redactor;
+use countersign_policy::strict_json;
 use countersign_store::PlanRow;
+use countersign_web::views;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::changes;
-use crate::output::{BAD, BOLD, DIM, GOOD, NAME, Voice, WARN, Zone, paint, plural, shown, visible};
+use crate::output::{
+    BAD, BOLD, DIM, GOOD, NAME, OutputSettings, TimeDisplay, WARN, paint, plural, shown, visible,
+};
 use crate::person::{ask, value};
 
-/// Where a plan stands at this moment: one whose time ran out is expired, whether or not anyone has noted it.
+/// The state of a plan now: one whose time ran out is expired, even if the store does not say so yet.
 pub(crate) fn state(row: &PlanRow, now: Timestamp) -> PlanState {
     views::plan_state(row, now)
 }
 
-/// The colour of a state.
 pub(crate) fn state_style(state: PlanState) -> Style {
     match state {
         PlanState::Pending => WARN,
@@ -34,7 +35,6 @@ pub(crate) fn state_style(state: PlanState) -> Style {
     }
 }
 
-/// The colour of an effect.
 pub(crate) fn effect_style(effect: Effect) -> Style {
     match effect {
         Effect::Read => GOOD,
@@ -43,12 +43,12 @@ pub(crate) fn effect_style(effect: Effect) -> Style {
     }
 }
 
-/// How moments are shown to whoever looks: in their own time zone where that is a person.
-pub(crate) fn zone(voice: Voice, now: Timestamp) -> Zone {
+/// How times are shown: to a person in their own time zone.
+pub(crate) fn zone(voice: OutputSettings, now: Timestamp) -> TimeDisplay {
     if voice.is_watched() || ask::can_ask(voice) {
-        Zone::Person { zone: TimeZone::system(), now }
+        TimeDisplay::Person { zone: TimeZone::system(), now }
     } else {
-        Zone::Program
+        TimeDisplay::Program
     }
 }
 
@@ -66,25 +66,27 @@ pub(crate) fn left(until: Timestamp, now: Timestamp) -> String {
 
 /// What a plan needs, in a few words.
 pub(crate) fn needs(plan: &Plan) -> String {
-    let who = match plan.need.strength {
-        Strength::Caller => "the caller",
-        Strength::Host => "the host's user or a person",
-        Strength::Human => "a person",
+    let who = match plan.requirement.strength {
+        ApprovalStrength::Caller => "the caller",
+        ApprovalStrength::Host => "the host's user or a person",
+        ApprovalStrength::Human => "a person",
     };
-    let how = match plan.need.kind {
+    let how = match plan.requirement.kind {
         Kind::None => "nothing",
         Kind::Simple => "a yes",
         Kind::Preview => "a look at the preview and a yes",
         Kind::Type => "a look at the preview and the resource's name, typed",
     };
-    format!("{how}, from {who} (confirm {}, strength {})", plan.need.kind, plan.need.strength)
+    format!("{how}, from {who} (confirm {}, strength {})", plan.requirement.kind, plan.requirement.strength)
 }
 
-/// The whole sheet.
-pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &Zone, now: Timestamp) -> String {
+pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now: Timestamp) -> String {
     let (plan, state) = (&row.plan, state(row, now));
-    let mut sheet =
-        Sheet(format!("{}  {}\n", paint(BOLD, visible(plan.id.as_str())), paint(state_style(state), state)));
+    let mut sheet = PlanTextBuilder(format!(
+        "{}  {}\n",
+        paint(BOLD, visible(plan.id.as_str())),
+        paint(state_style(state), state)
+    ));
     let effect = paint(effect_style(plan.effect), plan.effect);
     sheet.raw("tool", &format!("{}  {effect}", paint(NAME, visible(&plan.tool.to_string()))));
     sheet.line("asked by", &format!("{} in session {}", plan.principal, plan.session));
@@ -134,12 +136,12 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &Zone, now: Timest
 
 /// What an upstream answered, as it is shown in a sheet.
 pub(crate) fn result(result: &Value) -> String {
-    let mut sheet = Sheet(String::new());
-    sheet.view(&View::of_result(result));
+    let mut sheet = PlanTextBuilder(String::new());
+    sheet.view(&ChangeView::of_result(result));
     sheet.0
 }
 
-fn decided(sheet: &mut Sheet, row: &PlanRow, zone: &Zone) {
+fn decided(sheet: &mut PlanTextBuilder, row: &PlanRow, zone: &TimeDisplay) {
     if let Some(approval) = &row.approval {
         let grant = approval.grant.as_ref().map(|grant| format!(", grant {grant}")).unwrap_or_default();
         let when = shown(approval.at, zone);
@@ -165,9 +167,9 @@ fn decided(sheet: &mut Sheet, row: &PlanRow, zone: &Zone) {
     }
 }
 
-struct Sheet(String);
+struct PlanTextBuilder(String);
 
-impl Sheet {
+impl PlanTextBuilder {
     fn raw(&mut self, name: &str, safe: &str) {
         self.0.push_str(&format!("  {} {safe}\n", paint(DIM, format_args!("{name:<10}"))));
     }
@@ -238,7 +240,11 @@ impl Sheet {
             PreviewSource::Argument => "the tool's own dry run",
             PreviewSource::Companion => "another tool of the same upstream",
             PreviewSource::Command => "a configured command",
+            PreviewSource::Chained => {
+                "a dry run that knows of the steps above; made again when it is reached"
+            }
             PreviewSource::Computed => "",
+            PreviewSource::WhenReached => return self.title(WHEN_REACHED),
         };
         if preview.source == PreviewSource::Computed {
             self.title("no preview");
@@ -246,10 +252,10 @@ impl Sheet {
             return;
         }
         self.title(&format!("preview, by {from}"));
-        self.view(&View::of(preview));
+        self.view(&ChangeView::of(preview));
     }
 
-    fn view(&mut self, view: &View) {
+    fn view(&mut self, view: &ChangeView) {
         for line in changes::lines(view) {
             self.0.push_str(&format!("  {line}\n"));
         }

@@ -1,30 +1,27 @@
 //! `countersign plans show`: one plan, whole.
 
 use clap::Args;
-use countersign_core::confirm::PlanState;
-use countersign_core::redact::Redactor;
+use countersign_policy::confirm::PlanState;
+use countersign_policy::redact::Redactor;
 use countersign_store::StoreUrl;
 use jiff::Timestamp;
 
 use super::{find, sheet};
-use crate::answer::{Answer, Outcome};
-use crate::output::{BOLD, Voice, paint};
+use crate::command_result::{Answer, CommandResult};
+use crate::output::{BOLD, OutputSettings, paint};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign plans show pln_01KA4Z7Q3V9M5T2X8R6W0YPQRS
   countersign plans show 0YPQRS --json";
 
-/// What `plans show` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Show {
+pub(crate) struct PlansShowArgs {
     /// The plan's id, or at least 6 characters of its beginning or end
     id: String,
 }
 
-/// Shows it.
-pub(crate) fn run(args: &Show, url: &StoreUrl, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &PlansShowArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
     let (row, redactor) = records::with(url, async |store| {
         Ok((find::plan(&store, url, &args.id).await?, Redactor::new(store.salt())))
     })?;

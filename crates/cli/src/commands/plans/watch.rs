@@ -5,21 +5,20 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use countersign_core::confirm::PlanState;
-use countersign_core::duration;
-use countersign_core::ids::PlanId;
-use countersign_core::redact::Redactor;
+use countersign_policy::confirm::PlanState;
+use countersign_policy::duration;
+use countersign_policy::ids::PlanId;
+use countersign_policy::redact::Redactor;
 use countersign_store::{PlanFilter, PlanRow, Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
 use super::{list, sheet};
-use crate::answer::{Answer, Outcome, Trouble};
-use crate::output::{DIM, Format, Voice, paint};
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::output::{DIM, Format, OutputSettings, paint};
 use crate::records;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign plans watch --for 1s
   countersign plans watch --count 1 --json";
@@ -29,21 +28,21 @@ const BEAT: Duration = Duration::from_millis(250);
 /// As many plans as are given in one envelope.
 const MANY: usize = 1000;
 
-/// What `plans watch` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Watch {
-    /// End after so many plans
+pub(crate) struct PlansWatchArgs {
+    /// Stop after this many plans
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// End after so long, such as 30s; else with Ctrl-C
+    /// Stop after this time, such as 30s; otherwise with Ctrl-C
     #[arg(long = "for", value_name = "SPAN", value_parser = duration::parse)]
     span: Option<Duration>,
 }
 
-/// Follows until it is told to end. With `--json`, the envelope at the end holds what was seen.
-pub(crate) fn run(args: &Watch, url: &StoreUrl, voice: Voice) -> Outcome {
-    let mut sight = Sight { voice, left: args.count, seen: HashSet::new(), kept: Vec::new(), titled: false };
+/// Follows until it is stopped. With `--json`, the envelope at the end holds what was seen.
+pub(crate) fn run(args: &PlansWatchArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
+    let mut sight =
+        PlanWatchPrinter { voice, left: args.count, seen: HashSet::new(), kept: Vec::new(), titled: false };
     if voice.is_watched() {
         voice.tell(&format!("{}\n", paint(DIM, "plans that wait for a decision, as they come; Ctrl-C ends")));
     }
@@ -65,7 +64,7 @@ async fn until(span: Option<Duration>) {
     }
 }
 
-async fn follow(store: &Store, url: &StoreUrl, sight: &mut Sight) -> Result<(), Trouble> {
+async fn follow(store: &Store, url: &StoreUrl, sight: &mut PlanWatchPrinter) -> Result<(), CommandError> {
     let redactor = Redactor::new(store.salt());
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -81,18 +80,17 @@ async fn follow(store: &Store, url: &StoreUrl, sight: &mut Sight) -> Result<(), 
     }
 }
 
-/// Where seen plans go.
-struct Sight {
-    voice: Voice,
+struct PlanWatchPrinter {
+    voice: OutputSettings,
     left: Option<u64>,
     seen: HashSet<PlanId>,
     kept: Vec<Value>,
     titled: bool,
 }
 
-impl Sight {
+impl PlanWatchPrinter {
     /// Shows what is new; false when enough was seen.
-    fn see(&mut self, rows: Vec<PlanRow>, redactor: &Redactor) -> Result<bool, Trouble> {
+    fn see(&mut self, rows: Vec<PlanRow>, redactor: &Redactor) -> Result<bool, CommandError> {
         let now = Timestamp::now();
         let pending: HashSet<PlanId> = rows.iter().map(|row| row.plan.id.clone()).collect();
         let mut new: Vec<PlanRow> = rows
@@ -113,7 +111,7 @@ impl Sight {
         match self.voice.say(&self.text(&new, redactor, now)) {
             Ok(()) => Ok(goes_on),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(Trouble::Output(format!("can't write the plans: {error}"))),
+            Err(error) => Err(CommandError::Output(format!("can't write the plans: {error}"))),
         }
     }
 

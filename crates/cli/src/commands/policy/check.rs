@@ -1,21 +1,19 @@
 //! `countersign policy check`: everything that is wrong with a configuration, the way a compiler says it.
 
-use countersign_core::config::{self, Config, Diagnostic, Severity};
-use countersign_core::refusal::{Code, Refusal};
+use countersign_config::{self as config, Config, Diagnostic, DiagnosticSeverity};
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Outcome, Refused};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandResult, Refused};
 use crate::config_file::{self, ConfigFiles};
 use crate::output::{GOOD, counts, diagnostic, paint, plural};
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign policy check
   countersign policy check --config countersign.toml --json";
 
-/// Checks the configuration.
-pub(crate) fn run(cli: &Cli) -> Outcome {
+pub(crate) fn run(cli: &Cli) -> CommandResult {
     let files = config_file::require(&cli.config)?;
     let (config, found) = examine(&files);
     let errors = found.iter().filter(|one| one.is_error()).count();
@@ -45,14 +43,16 @@ fn examine(files: &ConfigFiles) -> (Option<Config>, Vec<Diagnostic>) {
     let mut found = config::lint(&config);
     // Whoever checks may not be who serves: a secret that is not here is worth a word, not a refusal.
     let unresolved = config.clone().settle(&|reference| files.look_up(reference)).err().unwrap_or_default();
-    found.extend(unresolved.into_iter().map(|one| Diagnostic { severity: Severity::Warning, ..one }));
+    found.extend(
+        unresolved.into_iter().map(|one| Diagnostic { severity: DiagnosticSeverity::Warning, ..one }),
+    );
     let file = |one: &Diagnostic| files.sources.iter().position(|source| source.name == one.file);
     found.sort_by_key(|one| (file(one), one.line, one.column));
     (Some(config), found)
 }
 
 fn facts(config: &Config) -> String {
-    let written = config.origins.iter().filter(|origin| origin.author == config::Author::Rules).count();
+    let written = config.origins.iter().filter(|origin| origin.author == config::RuleAuthor::Rules).count();
     [plural(config.upstreams.len(), "upstream"), plural(written, "rule"), plural(config.tests.len(), "test")]
         .join(", ")
 }

@@ -1,37 +1,36 @@
-//! `countersign policy explain`: what the law makes of one call, as a story, and which rule decided each part of it.
+//! `countersign policy explain`: what the policy decides about one call, and which rule decided each part of it.
 //! Calls nothing: no upstream is asked, no plan is kept.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use countersign_core::call::{ArgumentFault, Arguments};
-use countersign_core::config::{
-    self, Config, Decided, ExplainInput, Explained, IntentInput, Said, VerdictWord, Way,
+use countersign_config::{
+    self as config, CallRoute, Config, DecidedField, ExplainInput, IntentInput, ModeVerdict,
+    PolicyExplanation, VerdictWord,
 };
-use countersign_core::confirm::{Kind, Strength};
-use countersign_core::ids::FullName;
-use countersign_core::intent::Sensitivity;
-use countersign_core::mode::Mode;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
-use countersign_core::rules::Field;
+use countersign_policy::call::{ArgumentFault, Arguments};
+use countersign_policy::confirm::{ApprovalStrength, Kind};
+use countersign_policy::ids::FullName;
+use countersign_policy::intent::DataSensitivity;
+use countersign_policy::mode::Mode;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::role::Role;
+use countersign_policy::rules::RuleField;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::config_file;
 use crate::output::{BAD, BOLD, Column, DIM, GOOD, NAME, Table, WARN, paint, visible};
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign policy explain --tool github:delete_repo --mode execute
   countersign policy explain --tool github:push --args '{\"force\":true}'
   countersign policy explain --tool github:create_issue --sensitivity private
   countersign policy explain --tool notes:wipe_all --role human --json";
 
-/// What `policy explain` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Explain {
+pub(crate) struct PolicyExplainArgs {
     /// The tool's full name
     #[arg(long, value_name = "UPSTREAM:TOOL")]
     tool: FullName,
@@ -44,17 +43,17 @@ pub(crate) struct Explain {
     #[arg(long, value_parser = PossibleValuesParser::new(Mode::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Mode>()))]
     mode: Option<Mode>,
 
-    /// Who is on the line
+    /// The role of the caller
     #[arg(long, default_value = "agent", value_parser = PossibleValuesParser::new(Role::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Role>()))]
     role: Role,
 
     /// Through which call tool; the one that suits the tool if left out
-    #[arg(long, value_parser = PossibleValuesParser::new(Way::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Way>()))]
-    variant: Option<Way>,
+    #[arg(long, value_parser = PossibleValuesParser::new(CallRoute::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<CallRoute>()))]
+    variant: Option<CallRoute>,
 
     /// The sensitivity the call declares
-    #[arg(long, value_name = "LEVEL", value_parser = PossibleValuesParser::new(Sensitivity::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<Sensitivity>()))]
-    sensitivity: Option<Sensitivity>,
+    #[arg(long, value_name = "LEVEL", value_parser = PossibleValuesParser::new(DataSensitivity::ALL.iter().map(|word| word.as_str())).try_map(|word| word.parse::<DataSensitivity>()))]
+    sensitivity: Option<DataSensitivity>,
 
     /// The reason the call declares
     #[arg(long, value_name = "TEXT")]
@@ -64,13 +63,12 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "JSON")]
     annotations: Option<String>,
 
-    /// Who calls, for rules that look at it
+    /// The principal, for rules that look at it
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
 }
 
-/// Explains the call.
-pub(crate) fn run(args: &Explain, cli: &Cli) -> Outcome {
+pub(crate) fn run(args: &PolicyExplainArgs, cli: &Cli) -> CommandResult {
     let files = config_file::find(&cli.config)?;
     let config = match &files {
         Some(files) => files.parse()?,
@@ -86,12 +84,12 @@ pub(crate) fn run(args: &Explain, cli: &Cli) -> Outcome {
     Ok(answer)
 }
 
-fn no_defaults() -> Trouble {
+fn no_defaults() -> CommandError {
     let refusal = Refusal::new(Code::ConfigInvalid, "there is no configuration");
-    Trouble::refused(refusal, "name a file: --config PATH")
+    CommandError::refused(refusal, "name a file: --config PATH")
 }
 
-fn input(args: &Explain, config: &Config) -> Result<ExplainInput, Trouble> {
+fn input(args: &PolicyExplainArgs, config: &Config) -> Result<ExplainInput, CommandError> {
     let mut input = ExplainInput::of(args.tool.clone(), Timestamp::now());
     if let Some(text) = &args.args {
         input.arguments = object("--args", text)?;
@@ -109,12 +107,12 @@ fn input(args: &Explain, config: &Config) -> Result<ExplainInput, Trouble> {
     Ok(input)
 }
 
-/// A whole intent: the operation is what the call tool stands for, or what suits the tool.
-fn declared(args: &Explain, config: &Config, input: &ExplainInput) -> Map<String, Value> {
+/// A complete intent: the operation is that of the call tool, or the tool's own.
+fn declared(args: &PolicyExplainArgs, config: &Config, input: &ExplainInput) -> Map<String, Value> {
     let suited = config::explain(config, input);
     let operation = match suited.variant {
-        Way::Direct => suited.effect.as_str(),
-        Way::Read | Way::Write | Way::Destructive => suited.variant.as_str(),
+        CallRoute::Direct => suited.effect.as_str(),
+        CallRoute::Read | CallRoute::Write | CallRoute::Destructive => suited.variant.as_str(),
     };
     let mut intent = Map::from_iter([("operation_type".to_owned(), Value::from(operation))]);
     intent.extend(args.sensitivity.map(|level| ("data_sensitivity".to_owned(), level.as_str().into())));
@@ -123,26 +121,28 @@ fn declared(args: &Explain, config: &Config, input: &ExplainInput) -> Map<String
 }
 
 /// A strict JSON object, as the gateway itself would take it.
-fn object(option: &str, text: &str) -> Result<Arguments, Trouble> {
+fn object(option: &str, text: &str) -> Result<Arguments, CommandError> {
     Arguments::parse(text.as_bytes()).map_err(|fault| {
         let (reason, why) = match fault {
             ArgumentFault::NotStrict(why) => ("arguments_not_strict", why.to_string()),
             ArgumentFault::NotAnObject => ("arguments_invalid", "must be a JSON object".to_owned()),
         };
         let refusal = Refusal::new(Code::ArgumentsInvalid, format!("`{option}`: {why}")).because(reason);
-        Trouble::refused(refusal, format!("{option} '{{\"name\": \"value\"}}'"))
+        CommandError::refused(refusal, format!("{option} '{{\"name\": \"value\"}}'"))
     })
 }
 
 /// The whole story, top to bottom: who calls what, what happens, why, and what would happen in the other modes.
-fn story(explained: &Explained, input: &ExplainInput) -> String {
+fn story(explained: &PolicyExplanation, input: &ExplainInput) -> String {
     let role = match input.role {
         Role::Agent => "an agent",
         Role::Human => "a person",
     };
     let way = match explained.variant {
-        Way::Direct => "directly".to_owned(),
-        Way::Read | Way::Write | Way::Destructive => format!("through call_tool_{}", explained.variant),
+        CallRoute::Direct => "directly".to_owned(),
+        CallRoute::Read | CallRoute::Write | CallRoute::Destructive => {
+            format!("through call_tool_{}", explained.variant)
+        }
     };
     let tool = paint(BOLD, visible(&explained.tool));
     let head = format!("{tool}, called by {role} {way} in {} mode\n\n", paint(BOLD, explained.mode));
@@ -160,7 +160,7 @@ fn story(explained: &Explained, input: &ExplainInput) -> String {
     format!("{head}{what}\n{}\n{}", fields(&explained.decided), modes(explained))
 }
 
-fn verdict(explained: &Explained) -> (anstyle::Style, String) {
+fn verdict(explained: &PolicyExplanation) -> (anstyle::Style, String) {
     match explained.verdict {
         VerdictWord::Go => (GOOD, format!("{} at once", paint(GOOD, "runs"))),
         VerdictWord::Hold => {
@@ -174,14 +174,14 @@ fn verdict(explained: &Explained) -> (anstyle::Style, String) {
     }
 }
 
-fn no(explained: &Explained) -> String {
+fn no(explained: &PolicyExplanation) -> String {
     let message = explained.message.as_deref().unwrap_or_default();
     format!("{} {}", explained.code.unwrap_or_default(), visible(message))
 }
 
 /// The second step in words: what is done, and who has to.
-fn second_step(explained: &Explained) -> String {
-    let typed = explained.decided.iter().find(|decided| decided.field == Field::TypeField);
+fn second_step(explained: &PolicyExplanation) -> String {
+    let typed = explained.decided.iter().find(|decided| decided.field == RuleField::TypeField);
     let what = match explained.confirm {
         Kind::None => "no second step".to_owned(),
         Kind::Simple => "a yes or no".to_owned(),
@@ -192,20 +192,20 @@ fn second_step(explained: &Explained) -> String {
         },
     };
     let who = match explained.strength {
-        Strength::Caller => "the agent may bring the answer",
-        Strength::Host => "the host's own dialog, or a person with a credential, answers",
-        Strength::Human => "a person with a credential answers",
+        ApprovalStrength::Caller => "the agent may bring the answer",
+        ApprovalStrength::Host => "the host's own dialog, or a person with a credential, answers",
+        ApprovalStrength::Human => "a person with a credential answers",
     };
     format!("{what}; {who}")
 }
 
-fn fields(decided: &[Decided]) -> String {
+fn fields(decided: &[DecidedField]) -> String {
     let mut table = Table::new(&[Column::kept("  FIELD"), Column::kept("VALUE"), Column::kept("DECIDED BY")]);
     for one in decided {
         let style = if one.rule.is_some() { NAME } else { DIM };
         let by = match (&one.rule, one.field) {
             (Some(rule), _) => rule.as_str(),
-            (None, Field::Preview) => preview_source(&one.value),
+            (None, RuleField::Preview) => preview_source(&one.value),
             (None, _) => one.because.as_str(),
         };
         table.row(vec![
@@ -240,7 +240,7 @@ fn value(value: &Value) -> String {
     }
 }
 
-fn modes(explained: &Explained) -> String {
+fn modes(explained: &PolicyExplanation) -> String {
     let mut table = Table::new(&[Column::kept("  MODE"), Column::kept("WHAT HAPPENS")]);
     let rows = [
         (Mode::Ask, &explained.modes.ask),
@@ -254,7 +254,7 @@ fn modes(explained: &Explained) -> String {
     table.render(None)
 }
 
-fn happens(said: &Said) -> String {
+fn happens(said: &ModeVerdict) -> String {
     let what = match said.verdict {
         VerdictWord::Go => "runs at once",
         VerdictWord::Hold => "waits for confirmation",

@@ -3,22 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use countersign_core::config::{self, Decision, VerdictWord};
-use countersign_core::confirm::{Kind, Strength};
-use countersign_gateway::simulate::{Call, Changed, Simulation, Undecidable};
+use countersign_config::{self as config, SimulatedDecision, VerdictWord};
+use countersign_gateway::simulate::{ChangedDecision, ReplayedCall, Simulation, Undecidable};
+use countersign_policy::confirm::{ApprovalStrength, Kind};
 use countersign_store::StoreUrl;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Outcome};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandResult};
 use crate::config_file;
-use crate::output::{BAD, BOLD, DIM, GOOD, Voice, WARN, Zone, paint, plural, shown, visible};
+use crate::output::{BAD, BOLD, DIM, GOOD, OutputSettings, TimeDisplay, WARN, paint, plural, shown, visible};
 use crate::records;
-use crate::when::When;
+use crate::time_argument::TimeArgument;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign policy simulate --rules new-rules.toml --since 7d
   countersign policy simulate --rules new-rules.toml --since 2026-11-01 --json
@@ -29,37 +28,36 @@ FILE holds the [[rules]] to try; they stand instead of the present ones. What el
 /// How many calls of one kind are shown; the rest is counted. `--json` has all.
 const SHOWN: usize = 5;
 
-/// What `policy simulate` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Simulate {
-    /// A file with the rules to try; several are laid over one another
+pub(crate) struct PolicySimulateArgs {
+    /// A file with the rules to try; several are merged
     #[arg(long, required = true, value_name = "FILE")]
     rules: Vec<PathBuf>,
 
-    /// Replay calls since then: a span back such as 2h or 7d, a day, or an exact moment
+    /// Replay calls since: a duration ago such as 2h or 7d, a day, or an exact time
     #[arg(long, value_name = "WHEN", default_value = "7d")]
-    since: When,
+    since: TimeArgument,
 
     /// The store to read: sqlite:PATH or postgres://…; `gateway.store` if left out
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
 }
 
-/// Replays the ledger.
-pub(crate) fn run(args: &Simulate, cli: &Cli, voice: Voice) -> Outcome {
+pub(crate) fn run(args: &PolicySimulateArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let present = config_file::find(&cli.config)?;
     let new = config_file::read(&args.rules)?;
     let sources = present.as_ref().map(|files| files.sources.clone()).unwrap_or_default();
-    let law = match &present {
+    let policy = match &present {
         Some(files) => files.parse()?,
-        None => config::parse(&[]).map_err(|found| new.invalid(&found))?,
+        None => new.placed(config::parse(&[]).map_err(|found| new.invalid(&found))?),
     };
     let tried = config::parse_instead(&sources, &new.sources).map_err(|found| new.invalid(&found))?;
+    let tried = tried.placed_like(&policy);
     let url = records::locate(args.store.as_ref(), cli)?;
     let now = Timestamp::now();
     let since = args.since.resolve(now, &TimeZone::system());
     let done = records::with(&url, async |store| {
-        let done = countersign_gateway::simulate::simulate(&store, &law, &tried, since).await;
+        let done = countersign_gateway::simulate::simulate(&store, &policy, &tried, since).await;
         done.map_err(|fault| records::trouble(&fault, &url))
     })?;
     let mut data = match json!(done) {
@@ -68,8 +66,11 @@ pub(crate) fn run(args: &Simulate, cli: &Cli, voice: Voice) -> Outcome {
     };
     data.insert("since".into(), since.to_string().into());
     data.insert("rules".into(), json!(new.names()));
-    let zone =
-        if voice.is_watched() { Zone::Person { zone: TimeZone::system(), now } } else { Zone::Program };
+    let zone = if voice.is_watched() {
+        TimeDisplay::Person { zone: TimeZone::system(), now }
+    } else {
+        TimeDisplay::Program
+    };
     let mut warnings = Vec::new();
     if present.is_none() {
         warnings.push("there is no configuration: compared with what holds without one".to_owned());
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Simulate, cli: &Cli, voice: Voice) -> Outcome {
 }
 
 /// The changes, those alike together, then what can't be told, then the count.
-fn text(done: &Simulation, zone: &Zone) -> String {
+fn text(done: &Simulation, zone: &TimeDisplay) -> String {
     let mut text = String::new();
     for (head, calls) in alike(&done.changes, |one| {
         (
@@ -99,7 +100,7 @@ fn text(done: &Simulation, zone: &Zone) -> String {
         if let Some(rule) = rule {
             text.push_str(&format!("  {}\n", paint(DIM, format_args!("because of {}", visible(&rule)))));
         }
-        lines(&mut text, calls.iter().map(|one: &&Changed| &one.call), zone);
+        lines(&mut text, calls.iter().map(|one: &&ChangedDecision| &one.call), zone);
     }
     for (head, calls) in
         alike(&done.undecidable, |one| (one.call.tool.clone(), one.rule.clone(), one.redacted.join(", ")))
@@ -150,7 +151,7 @@ fn alike<T, H: PartialEq>(all: &[T], head: impl Fn(&T) -> H) -> Vec<(H, Vec<&T>)
     groups
 }
 
-fn lines<'c>(text: &mut String, calls: impl ExactSizeIterator<Item = &'c Call>, zone: &Zone) {
+fn lines<'c>(text: &mut String, calls: impl ExactSizeIterator<Item = &'c ReplayedCall>, zone: &TimeDisplay) {
     let more = calls.len().saturating_sub(SHOWN);
     for call in calls.take(SHOWN) {
         let by = call.principal.as_ref().map_or("", |principal| principal.as_str());
@@ -162,8 +163,7 @@ fn lines<'c>(text: &mut String, calls: impl ExactSizeIterator<Item = &'c Call>, 
     }
 }
 
-/// A decision in words.
-fn happens(decision: &Decision) -> String {
+fn happens(decision: &SimulatedDecision) -> String {
     let code = decision.code.as_deref().unwrap_or_default();
     match decision.verdict {
         VerdictWord::Go => paint(GOOD, "runs at once").to_string(),
@@ -174,9 +174,9 @@ fn happens(decision: &Decision) -> String {
     }
 }
 
-fn step(decision: &Decision) -> String {
+fn step(decision: &SimulatedDecision) -> String {
     let kind = decision.confirm.map(Kind::as_str);
-    let who = decision.strength.map(Strength::as_str);
+    let who = decision.strength.map(ApprovalStrength::as_str);
     match (kind, who) {
         (Some(kind), Some(who)) => format!(" for confirm {kind}, strength {who}"),
         (Some(kind), None) => format!(" for confirm {kind}"),

@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use countersign_core::config::{self, Case, CaseOutcome, Outcome as CaseResult};
-use countersign_core::refusal::{Code, Refusal};
-use countersign_core::role::Role;
+use countersign_config::{self as config, CaseOutcome, Outcome as CaseResult, PolicyTestCase};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::role::Role;
 use serde_json::{Map, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
 use crate::config_file::{self, ConfigFiles};
 use crate::output::{BAD, DIM, GOOD, paint, plural, shell_word, visible};
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign policy test
   countersign policy test policy-tests.toml
@@ -27,23 +26,24 @@ A test is a call and what is expected of it:
   mode = \"execute\"
   expect = { verdict = \"hold\", confirm = \"type\", strength = \"human\" }";
 
-/// What `policy test` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Test {
+pub(crate) struct PolicyTestArgs {
     /// Further files with `[[tests]]`, read after the configuration
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-/// Runs the tests.
-pub(crate) fn run(args: &Test, cli: &Cli) -> Outcome {
+pub(crate) fn run(args: &PolicyTestArgs, cli: &Cli) -> CommandResult {
     let files = files(args, cli)?;
     let config = files.parse()?;
     let names = files.names().join(", ");
     if config.tests.is_empty() {
         let message = format!("there are no tests in {names}");
         let refusal = Refusal::new(Code::ConfigInvalid, message).because("tests_failed");
-        return Err(Trouble::refused(refusal, "write [[tests]]; countersign policy test --help shows one"));
+        return Err(CommandError::refused(
+            refusal,
+            "write [[tests]]; countersign policy test --help shows one",
+        ));
     }
     let outcomes: Vec<CaseOutcome> =
         config.tests.iter().map(|case| config::run_case(&config, case)).collect();
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Test, cli: &Cli) -> Outcome {
 }
 
 /// The configuration, and the files named behind it. A file that is both is read once.
-fn files(args: &Test, cli: &Cli) -> Result<ConfigFiles, Trouble> {
+fn files(args: &PolicyTestArgs, cli: &Cli) -> Result<ConfigFiles, CommandError> {
     if args.files.is_empty() {
         return config_file::require(&cli.config);
     }
@@ -83,7 +83,7 @@ fn files(args: &Test, cli: &Cli) -> Result<ConfigFiles, Trouble> {
 }
 
 /// The command that tells how a case comes out as it does.
-fn explain_line(case: &Case, cli: &Cli) -> String {
+fn explain_line(case: &PolicyTestCase, cli: &Cli) -> String {
     let input = &case.input;
     let mut line = "countersign policy explain".to_owned();
     let mut add = |option: &str, value: &str| line.push_str(&format!(" {option} {}", shell_word(value)));

@@ -5,19 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::config::CheckpointPlace;
+use countersign_config::CheckpointPlace;
+use countersign_mcp::post_endpoint::post_json;
 use countersign_store::ConnectOptions;
 use countersign_store::ledger::{Checkpoint, CheckpointFile, CheckpointSink};
-use countersign_wire::post::post_json;
 use tokio::sync::mpsc;
 
 /// How many checkpoints may wait for a server; one more is not taken.
 const WAITING: usize = 64;
-/// How often one is sent.
 const TRIES: u32 = 5;
 /// The pause before the second try; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// How long one try may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The options with the configured place added. Runs inside the runtime that will send.
@@ -36,7 +34,6 @@ pub(super) fn with_place(
     options
 }
 
-/// The system's log, over its socket.
 #[derive(Debug)]
 struct Syslog;
 

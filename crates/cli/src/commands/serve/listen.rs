@@ -5,42 +5,45 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign_core::config::{AgentAuth, Config, Guards, TlsFiles, exposure};
-use countersign_core::refusal::{Code, Refusal};
-use countersign_desk::{Desk, DeskOptions, mount, mount_alone};
-use countersign_gateway::house::House;
+use countersign_config::{AgentAuth, Config, ListenerGuards, TlsFiles, exposure};
+use countersign_gateway::state::GatewayState;
+use countersign_mcp::server::{Certificate, ConnectionLimits, listen};
+use countersign_policy::digest::Digest;
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::Store;
-use countersign_wire::serve::{Certificate, ConnectionLimits, listen};
+use countersign_web::{WebOptions, WebState, mount, mount_alone};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::{PATIENCE, banner, broken};
-use crate::answer::Trouble;
+use super::{PATIENCE, banner};
+use crate::command_result::{CommandError, Fault};
 use crate::config_file;
 
 /// The longest certificate chain or key that is read.
 const LONGEST: u64 = 1 << 20;
 
-/// A listener and how it speaks.
-pub(super) struct Listening {
+pub(super) struct BoundListener {
     listener: TcpListener,
     certificate: Option<Certificate>,
     limits: ConnectionLimits,
 }
 
-impl Listening {
+impl BoundListener {
     async fn take(
         address: SocketAddr,
         certificate: Option<Certificate>,
         config: &Config,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CommandError> {
         Ok(Self { listener: bind(address).await?, certificate, limits: connection_limits(config) })
     }
 
     /// Where it is reached, as far as it knows itself.
-    pub(super) fn url(&self, hosts: &[String]) -> Result<String, Trouble> {
-        let local = self.listener.local_addr().map_err(|error| broken("the address is unknown", &error))?;
+    pub(super) fn url(&self, hosts: &[String]) -> Result<String, CommandError> {
+        let local = self
+            .listener
+            .local_addr()
+            .map_err(|error| CommandError::fault("the address is unknown", error))?;
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         let host = match (local.ip().is_unspecified(), hosts.first()) {
             (true, None) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), local.port()).to_string(),
@@ -50,7 +53,6 @@ impl Listening {
         Ok(format!("{scheme}://{host}"))
     }
 
-    /// Serves until the end.
     pub(super) async fn serve(
         self,
         router: axum::Router,
@@ -60,21 +62,18 @@ impl Listening {
     }
 }
 
-/// The listeners of one gateway.
 pub(super) struct Listeners {
-    /// For hosts, over HTTP.
-    pub(super) hosts: Option<Listening>,
+    pub(super) hosts: Option<BoundListener>,
     /// For people, where that is an address of its own.
-    people: Option<Listening>,
-    /// Where a person decides.
+    people: Option<BoundListener>,
     pub(super) desk_url: Option<String>,
-    aside: Aside,
-    options: DeskOptions,
+    aside: ImplicitDesk,
+    options: WebOptions,
 }
 
-/// Whether the desk is one that nobody asked for: a page beside a stdio line, on loopback, wherever there is room.
+/// Whether the page was not asked for: beside a stdio connection, on loopback, at any free port.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Aside {
+enum ImplicitDesk {
     Yes,
     No,
 }
@@ -82,9 +81,35 @@ enum Aside {
 /// How long a desk may take to answer before it counts as gone.
 const KNOCK: std::time::Duration = std::time::Duration::from_millis(300);
 
+/// Ports of pages beside stdio connections: below those that systems give to outgoing connections.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+
+/// The port of a configuration's page: the same at each start, so that an open page and a bookmark go on working.
+pub(super) fn usual_port(config: &Path) -> u16 {
+    let digest = Digest::plain(config.as_os_str().as_encoded_bytes());
+    let number =
+        digest.bytes().iter().fold(0_u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(*byte)));
+    let span = u64::from(PORTS.end - PORTS.start);
+    PORTS.start.saturating_add(u16::try_from(number % span).unwrap_or_default())
+}
+
+/// The page beside a stdio connection, at its configuration's port; where that is taken, at any other.
+async fn beside(usual_port: u16, config: &Config) -> Option<BoundListener> {
+    let at = |port: u16| BoundListener::take((Ipv4Addr::LOCALHOST, port).into(), None, config);
+    if let Ok(listening) = at(usual_port).await {
+        return Some(listening);
+    }
+    let other = at(0).await.ok()?;
+    let url = other.url(&[]).ok()?;
+    banner(&format!(
+        "port {usual_port}, where the page of this configuration usually is, is taken, maybe by another host's gateway: this one is at {url}"
+    ));
+    Some(other)
+}
+
 /// Remembers a desk for `countersign open`. One aside gives way to one that is there already and outlives it.
-async fn remember(store: Store, url: String, aside: Aside) {
-    if aside == Aside::Yes
+async fn remember(store: Store, url: String, aside: ImplicitDesk) {
+    if aside == ImplicitDesk::Yes
         && let Ok(Some(known)) = store.desk_url().await
         && let Some(authority) = known.split_once("://").and_then(|(_, rest)| rest.split('/').next())
         && let Ok(Ok(_)) = tokio::time::timeout(KNOCK, tokio::net::TcpStream::connect(authority)).await
@@ -102,29 +127,33 @@ impl Listeners {
         http: Option<SocketAddr>,
         config: &Config,
         folder: &Path,
-    ) -> Result<Self, Trouble> {
+        usual_port: u16,
+    ) -> Result<Self, CommandError> {
         let hosts = match http {
             Some(address) => {
                 guarded(address, config.gateway.guards())?;
                 let certificate = certificate(config.gateway.tls.as_ref(), folder)?;
-                Some(Listening::take(address, certificate, config).await?)
+                Some(BoundListener::take(address, certificate, config).await?)
             }
             None => None,
         };
-        let mut aside = Aside::No;
+        let mut aside = ImplicitDesk::No;
         let people = match (config.desk.listen, http) {
             (None, Some(_)) => None,
             // Where people decide is said to be elsewhere.
             (None, None) if config.desk.url.is_some() => None,
             (None, None) => {
-                aside = Aside::Yes;
-                Listening::take((Ipv4Addr::LOCALHOST, 0).into(), None, config).await.ok()
+                aside = ImplicitDesk::Yes;
+                beside(usual_port, config).await
             }
             (Some(address), _) => {
                 let tls = config.desk.tls.as_ref().or(config.gateway.tls.as_ref());
                 // Nobody comes in at the desk without a credential, whatever agents may do.
-                guarded(address, Guards { tls, agent_auth: AgentAuth::Required, ..config.gateway.guards() })?;
-                match (Listening::take(address, certificate(tls, folder)?, config).await, http) {
+                guarded(
+                    address,
+                    ListenerGuards { tls, agent_auth: AgentAuth::Required, ..config.gateway.guards() },
+                )?;
+                match (BoundListener::take(address, certificate(tls, folder)?, config).await, http) {
                     (Ok(listening), _) => Some(listening),
                     (Err(trouble), Some(_)) => return Err(trouble),
                     (Err(_), None) => {
@@ -139,27 +168,27 @@ impl Listeners {
             None => None,
         };
         let desk_url = config.desk.url.clone().or(found);
-        let options = DeskOptions {
-            allowed_hosts: allowed_hosts(config, &DeskOptions::loopback().allowed_hosts),
+        let options = WebOptions {
+            allowed_hosts: allowed_hosts(config, &WebOptions::loopback().allowed_hosts),
             secure: desk_url.as_deref().is_some_and(|url| url.starts_with("https://")),
-            ..DeskOptions::loopback()
+            ..WebOptions::loopback()
         };
         Ok(Self { hosts, people, desk_url, aside, options })
     }
 
     /// Serves the desk: at its own address until the end, or as a router for the hosts' listener.
-    pub(super) async fn open_desk(&mut self, house: &Arc<House>, store: &Store) -> Option<OpenDesk> {
+    pub(super) async fn open_desk(&mut self, gateway: &Arc<GatewayState>, store: &Store) -> Option<OpenDesk> {
         // Without a listener the desk is somewhere else, if anywhere.
         if self.people.is_none() && self.hosts.is_none() {
             return None;
         }
         let url = self.desk_url.clone()?;
-        let desk = Desk::new(Arc::clone(house), self.options.clone());
+        let desk = WebState::new(Arc::clone(gateway), self.options.clone());
         let remembering = remember(store.clone(), url.clone(), self.aside);
         match self.aside {
-            // Nobody waits for it: the line is what was asked for.
-            Aside::Yes => drop(tokio::spawn(remembering)),
-            Aside::No => {
+            // The connection was asked for, not the page: do not wait for it.
+            ImplicitDesk::Yes => drop(tokio::spawn(remembering)),
+            ImplicitDesk::No => {
                 remembering.await;
                 banner(&format!("desk at {url}/ (countersign open signs you in)"));
             }
@@ -179,9 +208,8 @@ impl Listeners {
     }
 }
 
-/// The desk while it is open.
 pub(super) struct OpenDesk {
-    desk: Arc<Desk>,
+    desk: Arc<WebState>,
     /// Its routes, where it shares the hosts' listener.
     pub(super) pages: Option<axum::Router>,
     stop: Option<oneshot::Sender<()>>,
@@ -194,7 +222,6 @@ impl OpenDesk {
         self.stopper()();
     }
 
-    /// What does so, for later.
     pub(super) fn stopper(&mut self) -> Box<dyn FnOnce() + Send> {
         let (desk, stop) = (Arc::clone(&self.desk), self.stop.take());
         Box::new(move || {
@@ -203,7 +230,7 @@ impl OpenDesk {
         })
     }
 
-    /// Waits until whoever was being answered has been.
+    /// Waits until requests in progress were answered.
     pub(super) async fn ended(self) {
         let Some(listening) = self.listening else { return };
         if tokio::time::timeout(PATIENCE, listening).await.is_err() {
@@ -228,25 +255,26 @@ fn connection_limits(config: &Config) -> ConnectionLimits {
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Trouble> {
+async fn bind(address: SocketAddr) -> Result<TcpListener, CommandError> {
     TcpListener::bind(address).await.map_err(|error| {
-        let refusal = Refusal::new(Code::StoreUnavailable, format!("can't listen on {address}: {error}"));
-        Trouble::refused(refusal, "name a free address: countersign serve --http 127.0.0.1:0")
+        let next = Some("name a free address: countersign serve --http 127.0.0.1:0".to_owned());
+        let (message, inside) = (format!("can't listen on {address}: {error}"), error.to_string());
+        CommandError::Fault(Box::new(Fault { message, next, inside }))
     })
 }
 
 /// Refuses an address that others can reach and nothing guards.
-fn guarded(address: SocketAddr, guards: Guards<'_>) -> Result<(), Trouble> {
+fn guarded(address: SocketAddr, guards: ListenerGuards<'_>) -> Result<(), CommandError> {
     exposure(address, guards).map_err(|exposed| {
-        Trouble::refused(Refusal::new(Code::ConfigInvalid, exposed.to_string()), exposed.remedy())
+        CommandError::refused(Refusal::new(Code::ConfigInvalid, exposed.to_string()), exposed.remedy())
     })
 }
 
-fn certificate(files: Option<&TlsFiles>, folder: &Path) -> Result<Option<Certificate>, Trouble> {
+fn certificate(files: Option<&TlsFiles>, folder: &Path) -> Result<Option<Certificate>, CommandError> {
     let Some(files) = files else { return Ok(None) };
     let bad = |path: &Path, why: &str| {
         let refusal = Refusal::new(Code::ConfigInvalid, format!("`{}`: {why}", path.display()));
-        Trouble::refused(refusal, "write [gateway.tls] with a certificate chain and its key, both PEM")
+        CommandError::refused(refusal, "write [gateway.tls] with a certificate chain and its key, both PEM")
     };
     let read = |name: &str| {
         let path = folder.join(name);

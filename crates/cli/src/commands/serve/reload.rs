@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::mode::Mode;
-use countersign_core::record::{RowKind, RowStatus};
 use countersign_gateway::assemble::Assembly;
-use countersign_gateway::house::House;
-use countersign_gateway::relist::Keeper;
+use countersign_gateway::catalog_refresh::CatalogRefresher;
+use countersign_gateway::state::GatewayState;
+use countersign_policy::mode::Mode;
+use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::Entry;
 
 use super::banner;
@@ -18,31 +18,31 @@ use crate::output::counts;
 /// How often the files are looked at. Reading a few kilobytes a second costs nothing and works on every file system.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Goes on until the runtime ends.
 pub(super) async fn follow(
     mut files: ConfigFiles,
     mode: Option<Mode>,
-    house: Arc<House>,
-    keeper: Arc<Keeper>,
+    gateway: Arc<GatewayState>,
+    refresher: Arc<CatalogRefresher>,
     mut assembly: Assembly,
 ) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let Ok(now) = files.again() else { continue };
+        let Ok(now) = files.reread() else { continue };
         if now.sources == files.sources {
             continue;
         }
         files = now;
-        let (status, told) = match take(&files, mode, &house, &keeper, &mut assembly).await {
+        let (status, told) = match take(&files, mode, &gateway, &refresher, &mut assembly).await {
             Ok(()) => (RowStatus::Success, "configuration reloaded".to_owned()),
             Err(why) => {
                 (RowStatus::Refused, format!("configuration not reloaded, the old one goes on: {why}"))
             }
         };
         banner(&told);
+        tracing::info!(status = status.as_str(), "configuration reload");
         let row =
             Entry::new(RowKind::Config, status).with_fact("action", "reload").with_fact("message", told);
-        if let Err(fault) = house.store.append(row, house.now()).await {
+        if let Err(fault) = gateway.store.append(row, gateway.now()).await {
             tracing::error!(fault = fault.inside(), "a reload could not be recorded");
         }
     }
@@ -51,16 +51,16 @@ pub(super) async fn follow(
 async fn take(
     files: &ConfigFiles,
     mode: Option<Mode>,
-    house: &Arc<House>,
-    keeper: &Arc<Keeper>,
+    gateway: &Arc<GatewayState>,
+    refresher: &Arc<CatalogRefresher>,
     assembly: &mut Assembly,
 ) -> Result<(), String> {
-    let parsed = countersign_core::config::parse(&files.sources);
+    let parsed = countersign_config::parse(&files.sources);
     let settled = parsed.and_then(|config| config.settle(&|reference| files.look_up(reference)));
     let mut config = settled.map_err(|found| {
         let first = found.first().map(ToString::to_string).unwrap_or_default();
         format!("{}\n{first}", counts(&found))
     })?;
     config.gateway.mode = mode.unwrap_or(config.gateway.mode);
-    assembly.reload(house, keeper, &config).await.map_err(|cannot| cannot.to_string())
+    assembly.reload(gateway, refresher, &config).await.map_err(|cannot| cannot.to_string())
 }

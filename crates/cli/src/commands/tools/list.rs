@@ -2,34 +2,33 @@
 
 use anstyle::Style;
 use clap::Args;
-use countersign_core::config::Config;
-use countersign_core::effect::Effect;
-use countersign_desk::views;
-use countersign_gateway::catalog::{Listed, Stand};
-use countersign_gateway::search::Query;
+use countersign_config::{Config, Upstream, UpstreamKind};
+use countersign_gateway::catalog::{Catalog, Listed, ToolStanding};
+use countersign_gateway::search::SearchQuery;
+use countersign_policy::effect::Effect;
+use countersign_store::ListingOccurrence;
+use countersign_web::views;
 use serde_json::json;
 
-use crate::answer::{Answer, Outcome};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::commands::plans::sheet::effect_style;
 use crate::commands::upstreams::unwell;
-use crate::house::Blueprint;
-use crate::output::{BAD, Column, DIM, GOOD, NAME, Table, Voice, WARN, paint, plural};
+use crate::local_gateway::{ResolvedConfig, with_store};
+use crate::output::{BAD, Column, DIM, GOOD, NAME, OutputSettings, Table, WARN, paint, plural};
+use crate::records;
 
-/// Shown under the help.
 pub(crate) const LIST_EXAMPLES: &str = "Examples:
   countersign tools list
   countersign tools list --upstream github --effect destructive
   countersign tools list --withheld";
 
-/// Shown under the help.
 pub(crate) const SEARCH_EXAMPLES: &str = "Examples:
   countersign tools search 'close an issue'
   countersign tools search delete --limit 5 --json";
 
-/// What `tools list` takes.
 #[derive(Args, Debug)]
-pub(crate) struct List {
+pub(crate) struct ToolsListArgs {
     /// Only tools of this upstream
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
@@ -41,12 +40,15 @@ pub(crate) struct List {
     /// Only tools that wait for a person or can't be used
     #[arg(long)]
     withheld: bool,
+
+    /// Start every upstream and ask it, rather than read what it listed last
+    #[arg(long)]
+    live: bool,
 }
 
-/// What `tools search` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Search {
-    /// A few words, or a name
+pub(crate) struct ToolsSearchArgs {
+    /// Keywords, or a name
     query: String,
 
     /// How many, at most 100
@@ -54,40 +56,60 @@ pub(crate) struct Search {
     limit: u64,
 }
 
-/// Lists them.
-pub(crate) fn run(args: &List, cli: &Cli, voice: Voice) -> Outcome {
-    let blueprint = Blueprint::read(cli)?;
-    blueprint.inhabit(voice, async |house| {
-        let catalog = house.catalog.load_full();
+pub(crate) fn run(args: &ToolsListArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
+    let blueprint = ResolvedConfig::read(cli)?;
+    let (recorded, started) = if args.live { (Catalog::default(), None) } else { recorded(&blueprint)? };
+    started.as_ref().unwrap_or(&blueprint).with_gateway(voice, async |gateway| {
+        let catalog = gateway.catalog.load_full();
         let wanted = |listed: &&Listed| {
             args.upstream.as_ref().is_none_or(|name| listed.tool.upstream.as_str() == name)
                 && args.effect.is_none_or(|effect| listed.outlook.effect == effect)
                 && !(args.withheld && listed.is_accepted())
         };
         let found: Vec<(&Listed, Option<f64>)> =
-            catalog.tools().filter(wanted).map(|listed| (listed, None)).collect();
+            recorded.tools().chain(catalog.tools()).filter(wanted).map(|listed| (listed, None)).collect();
         let mut answer = answer(&found, &blueprint.config, voice);
-        answer.warnings.extend(unwell(&house));
+        answer.warnings.extend(unwell(&gateway));
         Ok(answer.with("total", found.len()))
     })
 }
 
-/// Finds them.
-pub(crate) fn search(args: &Search, cli: &Cli, voice: Voice) -> Outcome {
-    let blueprint = Blueprint::read(cli)?;
-    blueprint.inhabit(voice, async |house| {
-        let catalog = house.catalog.load_full();
+/// The stored lists of upstreams that were listed before, and a gateway for the others alone.
+pub(super) fn recorded(
+    blueprint: &ResolvedConfig,
+) -> Result<(Catalog, Option<ResolvedConfig>), CommandError> {
+    let url = &blueprint.url;
+    let fault = |fault| records::trouble(&fault, url);
+    let remote = |one: &&Upstream| matches!(one.kind, UpstreamKind::Stdio { .. } | UpstreamKind::Http { .. });
+    let known = with_store(url, async |store| {
+        let mut known = Vec::new();
+        for upstream in blueprint.config.upstreams.iter().filter(remote) {
+            if store.sight_of(&upstream.id).await.map_err(fault)? == ListingOccurrence::Later {
+                let pins = store.pins(&upstream.id).await.map_err(fault)?;
+                known.push((upstream.id.clone(), upstream.prefix, pins));
+            }
+        }
+        Ok(known)
+    })?;
+    let others = blueprint.only(|upstream| known.iter().all(|(id, ..)| *id != upstream.id));
+    Ok((Catalog::of_pins(known, &blueprint.config.rules), Some(others)))
+}
+
+pub(crate) fn search(args: &ToolsSearchArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
+    let blueprint = ResolvedConfig::read(cli)?;
+    blueprint.with_gateway(voice, async |gateway| {
+        let catalog = gateway.catalog.load_full();
         let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-        let found = catalog.index().search(&Query::new(&args.query, limit));
+        let found = catalog.index().search(&SearchQuery::new(&args.query, limit));
         let hits: Vec<(&Listed, Option<f64>)> =
             found.hits.iter().filter_map(|hit| Some((catalog.indexed(hit.doc)?, Some(hit.score)))).collect();
         let mut answer = answer(&hits, &blueprint.config, voice);
-        answer.warnings.extend(unwell(&house));
+        answer.warnings.extend(unwell(&gateway));
         Ok(answer.with("total", found.total))
     })
 }
 
-fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: Voice) -> Answer {
+fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: OutputSettings) -> Answer {
     let mut table = Table::new(&[
         Column::kept("TOOL"),
         Column::kept("EFFECT"),
@@ -110,7 +132,7 @@ fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: Voice) -> An
             (listed.outlook.effect.to_string(), effect_style(listed.outlook.effect)),
             (listed.outlook.kind.to_string(), Style::new()),
             (listed.outlook.strength.to_string(), Style::new()),
-            (stands.to_owned(), style),
+            (stands, style),
             (views::deciding_rule(&explained).unwrap_or_default(), DIM),
             (flags, WARN),
             (first_line(listed.tool.description()), DIM),
@@ -132,14 +154,19 @@ fn answer(found: &[(&Listed, Option<f64>)], config: &Config, voice: Voice) -> An
     answer
 }
 
-/// Where a tool stands, in a word and its colour.
-pub(super) fn stands(listed: &Listed) -> (&'static str, Style) {
+/// The state of a tool, in a few words and their colour.
+pub(super) fn stands(listed: &Listed) -> (String, Style) {
     let style = match &listed.standing {
-        Stand::Accepted => GOOD,
-        Stand::Quarantined(withheld) if withheld.reason == "tool_new" => WARN,
-        Stand::Changed(_) | Stand::Quarantined(_) => BAD,
+        ToolStanding::Accepted => GOOD,
+        ToolStanding::Quarantined(withheld) if withheld.reason == "tool_new" => WARN,
+        ToolStanding::Changed(_) | ToolStanding::Quarantined(_) => BAD,
     };
-    (views::stands(listed), style)
+    let more = match (&listed.standing, listed.flips) {
+        (ToolStanding::Accepted, Some(flips)) => format!(" (1 of {})", flips.known),
+        (ToolStanding::Changed(_), Some(_)) => " (known)".to_owned(),
+        (ToolStanding::Quarantined(_), _) | (_, None) => String::new(),
+    };
+    (format!("{}{more}", views::tool_state(listed)), style)
 }
 
 fn first_line(text: &str) -> String {

@@ -1,41 +1,39 @@
 //! `countersign tools show`: one tool, whole: its definition as its upstream gives it, what a call needs, and which rule
 //! says so.
 
-use countersign_core::config::Explained;
-use countersign_core::ids::FullName;
-use countersign_core::intent::Variant;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_desk::views;
-use countersign_gateway::catalog::{Listed, Stand};
+use countersign_config::PolicyExplanation;
+use countersign_gateway::catalog::{Listed, ToolStanding};
+use countersign_policy::ids::FullName;
+use countersign_policy::intent::CallToolVariant;
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_web::views;
 use serde_json::{Value, json};
 
 use super::list::stands;
-use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
 use crate::commands::plans::sheet::effect_style;
 use crate::commands::upstreams::unwell;
-use crate::house::Blueprint;
-use crate::output::{BOLD, DIM, Voice, WARN, paint, visible};
+use crate::local_gateway::ResolvedConfig;
+use crate::output::{BOLD, DIM, OutputSettings, WARN, paint, visible};
 use crate::person::value;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign tools show github:delete_repo
   countersign tools show github:delete_repo --json";
 
-/// Shows it.
-pub(crate) fn run(name: &FullName, cli: &Cli, voice: Voice) -> Outcome {
-    let blueprint = Blueprint::read(cli)?;
-    blueprint.inhabit(voice, async |house| {
-        let catalog = house.catalog.load_full();
+pub(crate) fn run(name: &FullName, cli: &Cli, voice: OutputSettings) -> CommandResult {
+    let blueprint = ResolvedConfig::read(cli)?;
+    blueprint.with_gateway(voice, async |gateway| {
+        let catalog = gateway.catalog.load_full();
         let Some(listed) = catalog.get(name) else {
             let near = catalog.nearest(name, &|_| true);
             let near = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             let message = format!("no upstream has a tool `{name}`{near}");
             let mut refused = Refused::from(Refusal::new(Code::ToolNotFound, message));
-            refused.warnings = unwell(&house);
+            refused.warnings = unwell(&gateway);
             refused.next = Some("countersign tools list".into());
-            return Err(Trouble::from(refused));
+            return Err(CommandError::from(refused));
         };
         let explained = views::explained(listed, &blueprint.config);
         let mut described = views::tool(listed, &explained, None);
@@ -46,7 +44,7 @@ pub(crate) fn run(name: &FullName, cli: &Cli, voice: Voice) -> Outcome {
     })
 }
 
-fn text(listed: &Listed, explained: &Explained) -> String {
+fn text(listed: &Listed, explained: &PolicyExplanation) -> String {
     let (stands, style) = stands(listed);
     let mut text = format!(
         "{}  {}  {}\n",
@@ -59,7 +57,7 @@ fn text(listed: &Listed, explained: &Explained) -> String {
     };
     let maybe = if listed.outlook.conditional { "; a rule with a condition may change that" } else { "" };
     line("needs", &format!("confirm {}, strength {}{maybe}", listed.outlook.kind, listed.outlook.strength));
-    line("call with", Variant::for_effect(listed.outlook.effect).call_tool());
+    line("call with", CallToolVariant::for_effect(listed.outlook.effect).call_tool());
     if let Some(role) = listed.outlook.role {
         line("only for", &role.to_string());
     }
@@ -67,15 +65,25 @@ fn text(listed: &Listed, explained: &Explained) -> String {
         line("denied", why);
     }
     match &listed.standing {
-        Stand::Accepted => {}
-        Stand::Changed(_) => line("changed", &format!("countersign tools diff {}", listed.tool.full_name())),
-        Stand::Quarantined(withheld) => line("withheld", &withheld.why),
+        ToolStanding::Accepted => {
+            if let Some(flips) = listed.flips {
+                line("set", &format!("one of {} definitions that were accepted as a set", flips.known));
+            }
+        }
+        ToolStanding::Changed(_) => {
+            line("changed", &format!("countersign tools diff {}", listed.tool.full_name()))
+        }
+        ToolStanding::Quarantined(withheld) => line("withheld", &withheld.why),
     }
     for decided in &explained.decided {
         line(decided.field.as_str(), &format!("{}: {}", plain(&decided.value), decided.because));
     }
     for flag in &listed.flags {
         text.push_str(&format!("  {} {}\n", paint(WARN, "flag      "), visible(flag)));
+    }
+    if listed.flips.is_some_and(|flips| !flips.is_set) {
+        let accept = format!("countersign tools approve {} --known", listed.tool.full_name());
+        text.push_str(&format!("  {} {}\n", paint(DIM, "accept all"), visible(&accept)));
     }
     text.push_str(&format!("\n{}\n", paint(BOLD, "definition")));
     for line in value::lines(&Value::Object(listed.tool.definition.clone())) {

@@ -7,18 +7,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use countersign_core::effect::{Effect, classify};
-use countersign_core::tool::Annotations;
+use countersign_policy::effect::{Effect, name_is_destructive};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
-use super::help_text::{Flag, Help, Takes};
-use crate::answer::{Outcome, Trouble};
+use super::help_text::{Flag, FlagArity, ParsedHelp};
 use crate::cli::Cli;
+use crate::command_result::{CommandError, CommandResult};
 use crate::config_change::{change, files};
-use crate::output::{DIM, NAME, Voice, paint, visible};
+use crate::output::{DIM, NAME, OutputSettings, paint, visible};
 use crate::person::ask;
 
-/// Shown under the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign upstreams add-command infra -- terraform apply
   countersign upstreams add-command infra --read-help -- helm upgrade
@@ -26,9 +24,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 /// How long a program may take to print its help.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How much of it is read.
 const LONGEST: u64 = 1 << 20;
-/// How deep subcommands are followed.
 const DEEPEST: usize = 5;
 /// Verbs that only look.
 const READS: [&str; 24] = [
@@ -36,10 +32,9 @@ const READS: [&str; 24] = [
     "list", "log", "logs", "ls", "ps", "search", "show", "stat", "status", "top", "validate", "version",
 ];
 
-/// What a tool does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EffectArg {
-    /// Only looks
+    /// Only reads
     Read,
     /// Changes something
     Write,
@@ -57,7 +52,6 @@ impl EffectArg {
     }
 }
 
-/// What `upstreams add-command` takes.
 #[derive(Args, Debug)]
 pub(crate) struct AddCommand {
     /// The upstream the tool belongs to; made if there is none
@@ -105,13 +99,13 @@ pub(crate) struct AddCommand {
 }
 
 /// The tool as it will be written.
-struct Draft {
+struct CommandToolDraft {
     name: String,
     description: String,
     effect: Effect,
     words: Vec<String>,
     flags: Vec<Flag>,
-    inputs: Vec<(String, Wanted)>,
+    inputs: Vec<(String, InputArity)>,
     preview: Option<String>,
     type_field: Option<String>,
     background: bool,
@@ -119,62 +113,60 @@ struct Draft {
 
 /// Whether a call has to bring an argument, and how many.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum InputArity {
     One,
     Maybe,
     Many,
 }
 
-/// Adds one.
-pub(super) fn add(args: &AddCommand, cli: &Cli, voice: Voice) -> Outcome {
+pub(super) fn add(args: &AddCommand, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let files = files(&cli.config)?;
     let config = files.parse()?;
     let written = config.upstreams.iter().find(|one| one.id.as_str() == args.upstream);
     if let Some(
-        countersign_core::config::UpstreamKind::Stdio { .. }
-        | countersign_core::config::UpstreamKind::Http { .. }
-        | countersign_core::config::UpstreamKind::Native { .. },
+        countersign_config::UpstreamKind::Stdio { .. }
+        | countersign_config::UpstreamKind::Http { .. }
+        | countersign_config::UpstreamKind::Native { .. },
     ) = written.map(|one| &one.kind)
     {
         let message = format!("`{}` is no upstream of command tools", visible(&args.upstream));
-        return Err(Trouble::usage("invalid_value", message, "choose another name"));
+        return Err(CommandError::usage("invalid_value", message, "choose another name"));
     }
     let asks = !args.yes && ask::can_ask(voice);
-    let draft = if asks { asked(args, voice) } else { given(args) }?;
-    if let Some(countersign_core::config::UpstreamKind::Command { tools, .. }) = written.map(|one| &one.kind)
+    let draft = if asks { ask_for_draft(args, voice) } else { draft_from_flags(args) }?;
+    if let Some(countersign_config::UpstreamKind::Command { tools, .. }) = written.map(|one| &one.kind)
         && tools.iter().any(|tool| tool.name.as_str() == draft.name)
     {
         let message = format!("`{}` has a tool `{}` already", visible(&args.upstream), visible(&draft.name));
-        return Err(Trouble::usage("invalid_value", message, "choose another name: --tool NAME"));
+        return Err(CommandError::usage("invalid_value", message, "choose another name: --tool NAME"));
     }
     let name = format!("{}:{}", args.upstream, draft.name);
     let change = change(&files, 0, |document| insert(document, &args.upstream, draft.table()))?;
     change.settle(&files, args.yes, voice, "added", &name)
 }
 
-/// What the flags say.
-fn given(args: &AddCommand) -> Result<Draft, Trouble> {
-    let help = if args.read_help { help_of(&args.words).unwrap_or_default() } else { Help::default() };
+fn draft_from_flags(args: &AddCommand) -> Result<CommandToolDraft, CommandError> {
+    let help = if args.read_help { help_of(&args.words).unwrap_or_default() } else { ParsedHelp::default() };
     let flags = args.flag.iter().map(|name| chosen(&help, name)).collect();
     let effect = args.effect.map_or_else(|| guess(&args.words), EffectArg::effect);
-    let inputs: Vec<(String, Wanted)> = args
+    let inputs: Vec<(String, InputArity)> = args
         .input
         .iter()
         .map(|name| {
             let place = help.places.iter().find(|place| place.name == *name);
             let wanted = match place {
-                Some(place) if place.many => Wanted::Many,
-                Some(place) if !place.required => Wanted::Maybe,
-                Some(_) | None => Wanted::One,
+                Some(place) if place.many => InputArity::Many,
+                Some(place) if !place.required => InputArity::Maybe,
+                Some(_) | None => InputArity::One,
             };
             (name.clone(), wanted)
         })
         .collect();
     if let Some(stranger) = args.type_field.as_ref().filter(|field| !args.input.contains(field)) {
         let message = format!("`{}` is none of the inputs", visible(stranger));
-        return Err(Trouble::usage("invalid_value", message, "name it with --input as well"));
+        return Err(CommandError::usage("invalid_value", message, "name it with --input as well"));
     }
-    Ok(Draft {
+    Ok(CommandToolDraft {
         name: args.tool.clone().unwrap_or_else(|| name_of(&args.words)),
         description: args.description.clone().unwrap_or_else(|| help.about.clone()),
         effect,
@@ -188,11 +180,11 @@ fn given(args: &AddCommand) -> Result<Draft, Trouble> {
 }
 
 /// What the person at the terminal says, with what the flags say as the usual answer.
-fn asked(args: &AddCommand, voice: Voice) -> Result<Draft, Trouble> {
+fn ask_for_draft(args: &AddCommand, voice: OutputSettings) -> Result<CommandToolDraft, CommandError> {
     let mut words = args.words.clone();
     let question = format!("Start `{} --help` to read what it takes?", visible(&words.join(" ")));
     let reads = args.read_help || ask::yes(voice, &question);
-    let mut help = if reads { help_of(&words).unwrap_or_default() } else { Help::default() };
+    let mut help = if reads { help_of(&words).unwrap_or_default() } else { ParsedHelp::default() };
     for _ in 0..DEEPEST {
         if help.subcommands.is_empty() {
             break;
@@ -246,7 +238,7 @@ fn asked(args: &AddCommand, voice: Voice) -> Result<Draft, Trouble> {
     let effect = asked("What does it do to the world: read, write or destructive?", usual.as_str());
     let effect: Effect = effect.parse().map_err(|_| {
         let message = format!("`{}` is none of read, write, destructive", visible(&effect));
-        Trouble::usage("invalid_value", message, "countersign upstreams add-command --help")
+        CommandError::usage("invalid_value", message, "countersign upstreams add-command --help")
     })?;
     let type_field = match (effect, args.type_field.as_deref().or(inputs.first().map(String::as_str))) {
         (Effect::Destructive, Some(usual)) => {
@@ -270,26 +262,26 @@ fn asked(args: &AddCommand, voice: Voice) -> Result<Draft, Trouble> {
     };
     let preview = preview(&help, effect);
     let places = help.places.clone();
-    let mut draft = given(&again)?;
+    let mut draft = draft_from_flags(&again)?;
     for (name, wanted) in &mut draft.inputs {
         if let Some(place) = places.iter().find(|place| place.name == *name) {
             *wanted = if place.many {
-                Wanted::Many
+                InputArity::Many
             } else if place.required {
-                Wanted::One
+                InputArity::One
             } else {
-                Wanted::Maybe
+                InputArity::Maybe
             };
         }
     }
-    Ok(Draft { effect, flags, preview, ..draft })
+    Ok(CommandToolDraft { effect, flags, preview, ..draft })
 }
 
 /// A flag by name; one the help does not know takes no value unless it is written with `=`.
-fn chosen(help: &Help, name: &str) -> Flag {
+fn chosen(help: &ParsedHelp, name: &str) -> Flag {
     let (name, takes) = match name.strip_suffix('=') {
-        Some(name) => (name, Takes::Value),
-        None => (name, Takes::Nothing),
+        Some(name) => (name, FlagArity::Value),
+        None => (name, FlagArity::Nothing),
     };
     let unknown = || {
         let dashed = if name.starts_with('-') { name.to_owned() } else { format!("--{name}") };
@@ -299,8 +291,8 @@ fn chosen(help: &Help, name: &str) -> Flag {
 }
 
 /// The flag that shows what would happen, for tools that change something.
-fn preview(help: &Help, effect: Effect) -> Option<String> {
-    let flag = help.dry_run().filter(|flag| effect != Effect::Read && flag.takes == Takes::Nothing)?;
+fn preview(help: &ParsedHelp, effect: Effect) -> Option<String> {
+    let flag = help.dry_run().filter(|flag| effect != Effect::Read && flag.takes == FlagArity::Nothing)?;
     Some(flag.name.clone())
 }
 
@@ -321,7 +313,7 @@ fn name_of(words: &[String]) -> String {
 /// What a name tells: what destroys by the lexicon, what only looks by its verb, a write otherwise.
 fn guess(words: &[String]) -> Effect {
     let name = name_of(words);
-    if classify(None, Annotations::default(), &name).effect == Effect::Destructive {
+    if name_is_destructive(&name) {
         return Effect::Destructive;
     }
     let looks = name.split('_').any(|word| READS.contains(&word));
@@ -329,14 +321,14 @@ fn guess(words: &[String]) -> Effect {
 }
 
 /// What `--help` says; none if it says nothing.
-fn help_of(words: &[String]) -> Option<Help> {
+fn help_of(words: &[String]) -> Option<ParsedHelp> {
     // Words with gaps are what a call fills in.
     let fixed: Vec<&String> =
         words.iter().take_while(|word| !word.contains('{') && !word.starts_with('-')).collect();
     ["--help", "-h"].iter().find_map(|flag| {
         let text = said(&fixed, flag)?;
-        let help = Help::read(&text);
-        (help != Help::default()).then_some(help)
+        let help = ParsedHelp::read(&text);
+        (help != ParsedHelp::default()).then_some(help)
     })
 }
 
@@ -381,7 +373,7 @@ fn said(words: &[&String], flag: &str) -> Option<String> {
     (!text.trim().is_empty()).then_some(text)
 }
 
-impl Draft {
+impl CommandToolDraft {
     /// The tool as the configuration writes it.
     fn table(&self) -> Table {
         let mut table = Table::new();
@@ -408,7 +400,7 @@ impl Draft {
         for flag in &self.flags {
             let mut schema = InlineTable::new();
             schema.insert("type", "string".into());
-            if flag.takes == Takes::Nothing {
+            if flag.takes == FlagArity::Nothing {
                 // Given as it is, or not at all.
                 schema.insert("enum", Value::Array([flag.name.as_str()].into_iter().collect()));
                 schema.insert("leading_dash", true.into());
@@ -434,8 +426,8 @@ impl Draft {
         for flag in &self.flags {
             let input = input_name(&flag.name);
             match flag.takes {
-                Takes::Nothing => words.push(format!("{{{input}}}")),
-                Takes::Value => {
+                FlagArity::Nothing => words.push(format!("{{{input}}}")),
+                FlagArity::Value => {
                     words.push(Value::Array([format!("{}={{{input}}}", flag.name)].into_iter().collect()))
                 }
             }
@@ -450,15 +442,15 @@ impl Draft {
     }
 }
 
-fn schema(wanted: Wanted) -> InlineTable {
+fn schema(wanted: InputArity) -> InlineTable {
     let mut schema = InlineTable::new();
     match wanted {
-        Wanted::One => drop(schema.insert("type", "string".into())),
-        Wanted::Maybe => {
+        InputArity::One => drop(schema.insert("type", "string".into())),
+        InputArity::Maybe => {
             schema.insert("type", "string".into());
             schema.insert("optional", true.into());
         }
-        Wanted::Many => {
+        InputArity::Many => {
             schema.insert("type", "array".into());
             schema.insert("items", Value::InlineTable(InlineTable::from_iter([("type", "string")])));
             schema.insert("optional", true.into());

@@ -2,29 +2,26 @@
 //! else, after showing what changes. A change that would not be a good configuration is not written.
 
 use clap::Args;
-use countersign_core::config::Source;
-use countersign_core::redact::Redactor;
+use countersign_config::Source;
+use countersign_policy::redact::Redactor;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use super::health::unknown;
-use crate::answer::{Outcome, Trouble};
 use crate::cli::Cli;
+use crate::command_result::{CommandError, CommandResult};
 use crate::config_change::{self, change, names};
 use crate::config_file;
-use crate::output::{Voice, visible};
+use crate::output::{OutputSettings, visible};
 
-/// Shown under the help.
 pub(crate) const ADD_EXAMPLES: &str = "Examples:
   countersign upstreams add notes --command npx -- -y notes-server
   countersign upstreams add docs --url https://docs.example.com/mcp --yes";
 
-/// Shown under the help.
 pub(crate) const REMOVE_EXAMPLES: &str = "Examples:
   countersign upstreams remove notes --yes";
 
-/// What `upstreams add` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Add {
+pub(crate) struct UpstreamAddArgs {
     /// Our name of it
     name: String,
 
@@ -49,9 +46,8 @@ pub(crate) struct Add {
     args: Vec<String>,
 }
 
-/// What `upstreams remove` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Remove {
+pub(crate) struct UpstreamRemoveArgs {
     /// Its name in the configuration
     name: String,
 
@@ -60,18 +56,17 @@ pub(crate) struct Remove {
     yes: bool,
 }
 
-/// Adds one.
-pub(super) fn add(args: &Add, cli: &Cli, voice: Voice) -> Outcome {
+pub(super) fn add(args: &UpstreamAddArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let files = config_change::files(&cli.config)?;
     let names = names(&files)?;
     if names.contains(&args.name) {
         let message = format!("there is an upstream `{}` already", visible(&args.name));
         let next = format!("choose another name, or countersign upstreams remove {}", args.name);
-        return Err(Trouble::usage("invalid_value", message, next));
+        return Err(CommandError::usage("invalid_value", message, next));
     }
     if args.command.is_none() && args.url.is_none() {
         let message = "an upstream needs `--command PROGRAM` or `--url URL`";
-        return Err(Trouble::usage("argument_missing", message, "countersign upstreams add --help"));
+        return Err(CommandError::usage("argument_missing", message, "countersign upstreams add --help"));
     }
     let mut written = Table::new();
     if let Some(command) = &args.command {
@@ -107,19 +102,18 @@ pub(super) fn add(args: &Add, cli: &Cli, voice: Voice) -> Outcome {
     Ok(answer)
 }
 
-fn variables(pairs: &[String]) -> Result<InlineTable, Trouble> {
+fn variables(pairs: &[String]) -> Result<InlineTable, CommandError> {
     let pair = |text: &String| {
         let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
             let message = format!("`{}` does not fit `--env`: write NAME=VALUE", visible(text));
-            Trouble::usage("invalid_value", message, "countersign upstreams add --help")
+            CommandError::usage("invalid_value", message, "countersign upstreams add --help")
         })?;
         Ok((name.to_owned(), value.to_owned()))
     };
-    pairs.iter().map(pair).collect::<Result<Vec<_>, Trouble>>().map(|all| all.into_iter().collect())
+    pairs.iter().map(pair).collect::<Result<Vec<_>, CommandError>>().map(|all| all.into_iter().collect())
 }
 
-/// Removes one.
-pub(super) fn remove(args: &Remove, cli: &Cli, voice: Voice) -> Outcome {
+pub(super) fn remove(args: &UpstreamRemoveArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let files = config_file::require(&cli.config)?;
     let holds = |source: &Source| {
         let document: Option<DocumentMut> = source.text.parse().ok();

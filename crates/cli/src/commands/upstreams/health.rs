@@ -1,30 +1,31 @@
 //! `countersign upstreams list` and `upstreams test`: each upstream is started, asked for its tools, and ended again.
 
 use anstyle::Style;
-use countersign_core::refusal::{Code, Refusal};
-use countersign_desk::views;
-use countersign_gateway::house::House;
-use countersign_gateway::upstreams::{Condition, Health};
+use countersign_gateway::state::GatewayState;
+use countersign_gateway::upstreams::{Condition, UpstreamHealth};
+use countersign_policy::refusal::{Code, Refusal};
+use countersign_web::views;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Outcome, Refused, Trouble};
 use crate::cli::Cli;
-use crate::house::Blueprint;
-use crate::output::{BAD, BOLD, Column, DIM, GOOD, NAME, Table, Voice, WARN, paint, plural, visible};
+use crate::command_result::{Answer, CommandError, CommandResult, Refused};
+use crate::local_gateway::ResolvedConfig;
+use crate::output::{
+    BAD, BOLD, Column, DIM, GOOD, NAME, OutputSettings, Table, WARN, paint, plural, visible,
+};
 
 /// What is known of one upstream after a try.
-struct Seen {
+struct UpstreamProbe {
     name: String,
     kind: String,
-    health: Health,
+    health: UpstreamHealth,
     accepted: usize,
     withheld: usize,
 }
 
-/// Tries them all.
-pub(super) fn list(cli: &Cli, voice: Voice) -> Outcome {
-    let blueprint = Blueprint::read(cli)?;
-    let seen = blueprint.inhabit(voice, async |house| Ok(look(&blueprint, &house)))?;
+pub(super) fn list(cli: &Cli, voice: OutputSettings) -> CommandResult {
+    let blueprint = ResolvedConfig::read(cli)?;
+    let seen = blueprint.with_gateway(voice, async |gateway| Ok(probe(&blueprint, &gateway)))?;
     let mut table = Table::new(&[
         Column::kept("UPSTREAM"),
         Column::kept("STATE"),
@@ -63,19 +64,18 @@ pub(super) fn list(cli: &Cli, voice: Voice) -> Outcome {
     Ok(answer)
 }
 
-/// Tries one.
-pub(super) fn test(name: &str, cli: &Cli, voice: Voice) -> Outcome {
-    let mut blueprint = Blueprint::read(cli)?;
+pub(super) fn test(name: &str, cli: &Cli, voice: OutputSettings) -> CommandResult {
+    let mut blueprint = ResolvedConfig::read(cli)?;
     let known: Vec<String> = blueprint.config.upstreams.iter().map(|one| one.id.to_string()).collect();
     blueprint.config.upstreams.retain(|one| one.id.as_str() == name);
     if blueprint.config.upstreams.is_empty() {
         return Err(unknown(name, &known));
     }
     let began = std::time::Instant::now();
-    let (seen, names) = blueprint.inhabit(voice, async |house| {
+    let (seen, names) = blueprint.with_gateway(voice, async |gateway| {
         let names: Vec<String> =
-            house.catalog.load().tools().map(|listed| listed.tool.name.to_string()).collect();
-        Ok((look(&blueprint, &house), names))
+            gateway.catalog.load().tools().map(|listed| listed.tool.name.to_string()).collect();
+        Ok((probe(&blueprint, &gateway), names))
     })?;
     let took = began.elapsed();
     let Some(one) = seen.first() else { return Err(unknown(name, &known)) };
@@ -109,43 +109,49 @@ pub(super) fn test(name: &str, cli: &Cli, voice: Voice) -> Outcome {
 }
 
 /// A name the configuration does not have.
-pub(crate) fn unknown(name: &str, known: &[String]) -> Trouble {
+pub(crate) fn unknown(name: &str, known: &[String]) -> CommandError {
     let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     let others = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let message = format!("there is no upstream `{name}`; there is {others}");
-    Trouble::refused(Refusal::new(Code::NotFound, message), "countersign upstreams list")
+    CommandError::refused(Refusal::new(Code::NotFound, message), "countersign upstreams list")
 }
 
-fn look(blueprint: &Blueprint, house: &House) -> Vec<Seen> {
-    let (upstreams, catalog) = (house.upstreams.load(), house.catalog.load());
+fn probe(blueprint: &ResolvedConfig, gateway: &GatewayState) -> Vec<UpstreamProbe> {
+    let (upstreams, catalog) = (gateway.upstreams.load(), gateway.catalog.load());
     let seen = blueprint.config.upstreams.iter().filter_map(|written| {
         let (accepted, withheld) = catalog.counts(&written.id);
         let health = upstreams.get(&written.id)?.health();
-        Some(Seen { name: written.id.to_string(), kind: views::runs_as(written), health, accepted, withheld })
+        Some(UpstreamProbe {
+            name: written.id.to_string(),
+            kind: views::runs_as(written),
+            health,
+            accepted,
+            withheld,
+        })
     });
     seen.collect()
 }
 
-fn condition(health: &Health) -> (&'static str, Style) {
+fn condition(health: &UpstreamHealth) -> (&'static str, Style) {
     let style = match health.condition {
         Condition::Idle => DIM,
         Condition::Starting => WARN,
         Condition::Up => GOOD,
         Condition::Down(_) => BAD,
     };
-    (views::condition(health), style)
+    (views::upstream_state(health).as_str(), style)
 }
 
-fn why(health: &Health) -> Option<String> {
+fn why(health: &UpstreamHealth) -> Option<String> {
     views::why_down(health)
 }
 
-fn server(health: &Health) -> String {
+fn server(health: &UpstreamHealth) -> String {
     let info = health.server_info.as_ref();
     let part = |name: &str| info.and_then(|info| info.get(name)?.as_str()).unwrap_or_default().to_owned();
     format!("{} {}", part("name"), part("version")).trim().to_owned()
 }
 
-fn describe(one: &Seen) -> Value {
+fn describe(one: &UpstreamProbe) -> Value {
     json!(views::upstream(&one.name, one.kind.clone(), &one.health, (one.accepted, one.withheld)))
 }

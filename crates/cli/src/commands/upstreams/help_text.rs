@@ -3,44 +3,38 @@
 
 use std::sync::LazyLock;
 
-/// A subcommand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Subcommand {
+pub(super) struct HelpSubcommand {
     pub(super) name: String,
     pub(super) about: String,
 }
 
-/// Whether a flag takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum FlagArity {
     Nothing,
     Value,
 }
 
-/// A flag, by its longest name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flag {
-    /// With its dashes.
     pub(super) name: String,
-    pub(super) takes: Takes,
+    pub(super) takes: FlagArity,
     pub(super) about: String,
 }
 
-/// A word that is no flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct HelpPositional {
     pub(super) name: String,
     pub(super) required: bool,
     pub(super) many: bool,
 }
 
-/// Everything that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Help {
+pub(super) struct ParsedHelp {
     pub(super) about: String,
-    pub(super) subcommands: Vec<Subcommand>,
+    pub(super) subcommands: Vec<HelpSubcommand>,
     pub(super) flags: Vec<Flag>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<HelpPositional>,
 }
 
 /// Words that stand for anything in a usage line.
@@ -65,8 +59,7 @@ static ANYTHING: LazyLock<[&str; 12]> = LazyLock::new(|| {
 const DRY_RUNS: [&str; 8] =
     ["dry-run", "dryrun", "dry_run", "what-if", "whatif", "simulate", "just-print", "no-act"];
 
-impl Help {
-    /// Reads a help text.
+impl ParsedHelp {
     pub(super) fn read(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         let mut help = Self { about: about(&lines), places: places(&lines), ..Self::default() };
@@ -105,7 +98,6 @@ impl Help {
     }
 }
 
-/// What kind of lines follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     /// Lines that name things other than commands.
@@ -159,7 +151,7 @@ fn about(lines: &[&str]) -> String {
 }
 
 /// `  name, alias   What it does`, or `  name:   What it does`.
-fn subcommand(line: &str) -> Option<Subcommand> {
+fn subcommand(line: &str) -> Option<HelpSubcommand> {
     if indent(line) == 0 {
         return None;
     }
@@ -171,7 +163,7 @@ fn subcommand(line: &str) -> Option<Subcommand> {
     let about = about.trim();
     let says = about.starts_with(|c: char| c.is_ascii_alphabetic()) && about.contains(' ');
     (plain && says)
-        .then(|| Subcommand { name: name.to_owned(), about: about.trim_end_matches('.').to_owned() })
+        .then(|| HelpSubcommand { name: name.to_owned(), about: about.trim_end_matches('.').to_owned() })
 }
 
 /// `-m, --message <text>   What it is`, in all its spellings.
@@ -201,11 +193,11 @@ fn flag(rest: &str, next: &str, indented: usize) -> Option<Flag> {
     }
     let glued = long.split_once('=').map(|(_, value)| value.trim_matches(['[', ']']));
     let takes = match glued {
-        Some("true" | "false") => Takes::Nothing,
-        Some(_) => Takes::Value,
+        Some("true" | "false") => FlagArity::Nothing,
+        Some(_) => FlagArity::Value,
         // A word after the name is what it takes.
-        None if words.iter().any(|word| !word.starts_with('-')) => Takes::Value,
-        None => Takes::Nothing,
+        None if words.iter().any(|word| !word.starts_with('-')) => FlagArity::Value,
+        None => FlagArity::Nothing,
     };
     Some(Flag { name, takes, about: about.trim_end_matches('.').to_owned() })
 }
@@ -218,13 +210,13 @@ fn bare(word: &str) -> String {
 }
 
 /// `<name>`, `[name]`, `NAME` and `name...` of the first usage line.
-fn places(lines: &[&str]) -> Vec<Place> {
+fn places(lines: &[&str]) -> Vec<HelpPositional> {
     let at = lines.iter().position(|line| line.trim_start().to_ascii_lowercase().starts_with("usage"));
     let Some(at) = at else { return Vec::new() };
     let first = lines.get(at).copied().unwrap_or_default().trim_start();
     let own = first.split_once(':').map(|(_, usage)| usage.trim()).unwrap_or_default();
     let usage = if own.is_empty() { lines.get(at + 1).copied().unwrap_or_default().trim() } else { own };
-    let mut found: Vec<Place> = Vec::new();
+    let mut found: Vec<HelpPositional> = Vec::new();
     let mut depth = 0_i32;
     for word in usage.split_whitespace() {
         let opens = i32::try_from(word.matches(['[', '<']).count()).unwrap_or(0);
@@ -253,7 +245,7 @@ fn places(lines: &[&str]) -> Vec<Place> {
         if name.starts_with(|c: char| c.is_ascii_alphabetic())
             && !found.iter().any(|known| known.name == name)
         {
-            found.push(Place { name, required: !optional, many });
+            found.push(HelpPositional { name, required: !optional, many });
         }
     }
     found
@@ -263,10 +255,10 @@ fn places(lines: &[&str]) -> Vec<Place> {
 mod tests {
     use super::*;
 
-    fn names(help: &Help) -> (Vec<&str>, Vec<String>, Vec<String>) {
+    fn names(help: &ParsedHelp) -> (Vec<&str>, Vec<String>, Vec<String>) {
         let flags = help.flags.iter().map(|flag| match flag.takes {
-            Takes::Nothing => flag.name.clone(),
-            Takes::Value => format!("{}=", flag.name),
+            FlagArity::Nothing => flag.name.clone(),
+            FlagArity::Value => format!("{}=", flag.name),
         });
         let places = help.places.iter().map(|place| {
             format!(
@@ -281,7 +273,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, subcommands: &[&str], flags: &[&str], places: &[&str]) {
-        let help = Help::read(text);
+        let help = ParsedHelp::read(text);
         let found = names(&help);
         assert_eq!(
             (found.0.as_slice(), found.1.as_slice(), found.2.as_slice()),
@@ -337,9 +329,9 @@ mod tests {
 
     #[test]
     fn what_only_says_is_found() {
-        let help = Help::read("Usage: x\n  -n, --dry-run   Only say\n  --check  Other\n");
+        let help = ParsedHelp::read("Usage: x\n  -n, --dry-run   Only say\n  --check  Other\n");
         assert_eq!(help.dry_run().unwrap().name, "--dry-run");
         assert_eq!(help.flag("check").unwrap().about, "Other");
-        assert_eq!(Help::read("Usage: x\n  --force  Do it\n").dry_run(), None);
+        assert_eq!(ParsedHelp::read("Usage: x\n  --force  Do it\n").dry_run(), None);
     }
 }

@@ -5,16 +5,17 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use countersign_core::refusal::{Code, Refusal};
 use countersign_gateway::assemble;
 use countersign_gateway::upstreams::mcp::signin::{KeysFault, SignIn};
-use countersign_wire::upstream::oauth::OauthFault;
+use countersign_mcp::oauth::OauthFault;
+use countersign_policy::refusal::{Code, Refusal};
 use serde_json::json;
 
-use crate::answer::{Answer, Outcome, Trouble};
 use crate::cli::Cli;
-use crate::house::{Blueprint, keys, runtime};
-use crate::output::{BOLD, DIM, GOOD, Voice, paint, visible};
+use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::local_gateway::{ResolvedConfig, keys};
+use crate::output::{BOLD, DIM, GOOD, OutputSettings, paint, visible};
+use crate::runtime::{Threads, runtime};
 
 pub(super) const LOGIN_EXAMPLES: &str = "Examples:
   countersign upstreams login docs
@@ -25,9 +26,8 @@ pub(super) const LOGOUT_EXAMPLES: &str = "Examples:
 /// How long a person has to agree.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What `login` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Login {
+pub(crate) struct UpstreamLoginArgs {
     /// Its name in the configuration
     name: String,
 
@@ -40,20 +40,18 @@ pub(crate) struct Login {
     port: u16,
 }
 
-/// What `logout` takes.
 #[derive(Args, Debug)]
-pub(crate) struct Logout {
+pub(crate) struct UpstreamLogoutArgs {
     /// Its name in the configuration
     name: String,
 }
 
-/// Signs in.
-pub(super) fn login(args: &Login, cli: &Cli, voice: Voice) -> Outcome {
-    let blueprint = Blueprint::read(cli)?;
+pub(super) fn login(args: &UpstreamLoginArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
+    let blueprint = ResolvedConfig::read(cli)?;
     let (spec, known) = blueprint.sign_in(&args.name)?;
     let keys = keys().ok_or_else(homeless)?;
     let name = visible(&args.name);
-    runtime()?.block_on(async {
+    runtime(Threads::Workers(2))?.block_on(async {
         let begun = SignIn::begin(&spec, assemble::identity(), &known, keys, args.port).await;
         let Some(attempt) = begun.map_err(|fault| trouble(&args.name, &fault))? else {
             let text = format!("`{name}` lets us in as we are: there is nothing to sign in to\n");
@@ -95,12 +93,13 @@ pub(super) fn login(args: &Login, cli: &Cli, voice: Voice) -> Outcome {
     })
 }
 
-/// Forgets a sign-in.
-pub(super) fn logout(args: &Logout, cli: &Cli, _voice: Voice) -> Outcome {
-    let blueprint = Blueprint::read(cli)?;
+pub(super) fn logout(args: &UpstreamLogoutArgs, cli: &Cli, _voice: OutputSettings) -> CommandResult {
+    let blueprint = ResolvedConfig::read(cli)?;
     let (spec, _) = blueprint.sign_in(&args.name)?;
     let keys = keys().ok_or_else(homeless)?;
-    let was = runtime()?.block_on(keys.forget(&spec.url)).map_err(|fault| trouble(&args.name, &fault))?;
+    let was = runtime(Threads::Workers(2))?
+        .block_on(keys.forget(&spec.url))
+        .map_err(|fault| trouble(&args.name, &fault))?;
     let name = visible(&args.name);
     let text = if was {
         format!("signed out of `{name}`: its tokens are gone from this machine\n")
@@ -122,12 +121,12 @@ fn open(address: &str) {
     drop(quiet);
 }
 
-fn homeless() -> Trouble {
+fn homeless() -> CommandError {
     let refusal = Refusal::new(Code::CredentialRequired, "there is no home folder to keep tokens in");
-    Trouble::refused(refusal, "set HOME")
+    CommandError::refused(refusal, "set HOME")
 }
 
-fn trouble(name: &str, fault: &KeysFault) -> Trouble {
+fn trouble(name: &str, fault: &KeysFault) -> CommandError {
     let message = format!("nobody is signed in to `{}`: {}", visible(name), visible(&fault.to_string()));
     let (code, next) = match fault {
         KeysFault::File { path, .. } => (Code::CredentialRequired, format!("mend {}", path.display())),
@@ -149,5 +148,5 @@ fn trouble(name: &str, fault: &KeysFault) -> Trouble {
             | OauthFault::Here(_),
         ) => (Code::UpstreamUnavailable, format!("countersign upstreams test {name}")),
     };
-    Trouble::refused(Refusal::new(code, message), next)
+    CommandError::refused(Refusal::new(code, message), next)
 }

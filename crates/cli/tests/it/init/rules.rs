@@ -43,10 +43,12 @@ fn permissions_are_written_with_the_servers_and_taken_back_byte_for_byte() {
     let args = ["init", "--permissions", "--no-start"];
     let shown = world.run(&[&args[..], &["--dry-run"]].concat());
     for part in [
-        "+    \"ask\": [\r",
         "mcp__countersign__call_tool_write",
+        "mcp__countersign__set_mode",
         "+[mcp_servers.countersign.tools.call_tool_read]",
-        "+toolName = [\"call_tool_write\", \"call_tool_destructive\", \"run_plan\"]",
+        "\"call_tool_write\", \"call_tool_destructive\", \"run_plan\"]",
+        "\"countersign_call_tool_read\": \"allow\"",
+        "\"autoApprove\": [",
         "\"mcp:countersign:call_tool_read\": {",
         "countersign:call_tool_read",
         "mcp(countersign/call_tool_read)",
@@ -81,7 +83,7 @@ fn permissions_are_written_with_the_servers_and_taken_back_byte_for_byte() {
     let codex: toml_edit::DocumentMut = of(".codex/config.toml").parse().unwrap();
     let modes = &codex["mcp_servers"]["countersign"]["tools"];
     assert_eq!(modes["call_tool_read"]["approval_mode"].as_str(), Some("approve"));
-    assert_eq!(modes["call_tool_destructive"]["approval_mode"].as_str(), Some("prompt"));
+    assert_eq!(modes["call_tool_destructive"]["approval_mode"].as_str(), Some("approve"), "we ask");
     let cursor = of(".cursor/permissions.json");
     assert!(
         cursor.starts_with("\u{feff}{ \"mcpAllowlist\": [") && cursor.ends_with("/* two */ }"),
@@ -92,7 +94,7 @@ fn permissions_are_written_with_the_servers_and_taken_back_byte_for_byte() {
         "{cursor}"
     );
     let zed = of("zed/settings.json");
-    assert!(zed.contains("// editor\n") && zed.contains("\"default\": \"confirm\""), "{zed}");
+    assert!(zed.contains("// editor\n") && !zed.contains("\"default\": \"confirm\""), "{zed}");
     assert_eq!(doctor_about_rules(&world), [""; 0], "doctor is content with it");
     // Nothing is left to do, with the flag or without.
     for args in [&["init", "--permissions", "--yes", "--no-start"][..], &["init", "--yes", "--no-start"]] {
@@ -192,7 +194,7 @@ fn permissions_of_a_project_are_the_projects() {
     assert_eq!(home(&world), before, "no file of the person's");
     assert!(world.read(".claude/settings.json").contains("mcp__countersign__call_tool_read"));
     assert!(world.read(".codex/config.toml").contains("[mcp_servers.countersign.tools.get_plan]"));
-    assert!(world.read(".gemini/policies/countersign.toml").contains("ask_user"));
+    assert!(world.read(".gemini/policies/countersign.toml").contains("\"call_tool_write\""));
     assert!(!world.read(".zed/settings.json").contains("tool_permissions"), "that is a person's to say");
     // What is left to do in each host is said.
     for part in [
@@ -226,13 +228,13 @@ fn a_broken_file_of_rules_is_named_with_its_line_and_left_alone() {
     assert!(fs::read_to_string(&files[1]).unwrap().contains("approval_mode"), "the others have theirs");
 }
 
-/// At a terminal whoever did not say it is asked, once, and silence is no.
+/// Without the flag, a terminal asks once, and an empty answer means no.
 #[test]
 #[cfg(target_os = "linux")]
 fn at_a_terminal_permissions_are_offered() {
     use std::io::Write as _;
     use std::process::Stdio;
-    for (answers, rules) in [("n\ny\n", false), ("y\ny\n", true), ("\ny\n", false)] {
+    for (answers, rules) in [("n\nn\ny\n", false), ("y\ny\ny\n", true), ("\n\ny\n", false)] {
         let world = World::new();
         furnish(&world);
         let line = format!("'{}' init --no-start", binary().display());
@@ -253,5 +255,25 @@ fn at_a_terminal_permissions_are_offered() {
         assert_eq!(rest.contains("call_tool_read"), rules, "{shown}");
         assert_eq!(world.home().join(".claude/settings.json").exists(), rules, "{shown}");
         assert!(config(&world).contains("[upstreams.echo]"), "{shown}");
+        let mode = if rules { "execute" } else { "ask" };
+        assert!(config(&world).contains(&format!("mode = \"{mode}\"")), "{shown}");
     }
+}
+
+/// Where a change may pass on the agent's word, the host's prompt is the person's only say: it stays.
+#[test]
+fn hosts_go_on_asking_where_the_gateway_does_not() {
+    let world = World::new();
+    furnish(&world);
+    super::put(
+        &world,
+        ".config/countersign/countersign.toml",
+        "[confirm]\nstrength = { write = \"caller\" }\n",
+    );
+    assert_eq!(world.run(&["init", "--permissions", "--yes", "--no-start"]).code, Some(0));
+    let claude = fs::read_to_string(world.home().join(".claude/settings.json")).unwrap();
+    let value: Value = serde_json::from_str(&claude).unwrap();
+    assert_eq!(value["permissions"]["ask"].as_array().unwrap().len(), 3, "{claude}");
+    let codex = fs::read_to_string(world.home().join(".codex/config.toml")).unwrap();
+    assert!(codex.contains("approval_mode = \"prompt\""), "{codex}");
 }

@@ -1,18 +1,18 @@
-//! Plans as a gateway keeps them, and a terminal of its own for whoever decides on them.
+//! Plans as a gateway stores them, and a terminal for the person who decides.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use countersign_core::call::{Arguments, Caller, Scopes};
-use countersign_core::confirm::{Kind, Need, Rail, Strength};
-use countersign_core::digest::Digest;
-use countersign_core::effect::Effect;
-use countersign_core::grant::Grant;
-use countersign_core::ids::{FullName, PlanId};
-use countersign_core::intent::{Sensitivity, Variant};
-use countersign_core::plan::{Plan, Preview, PreviewSource, StoredIntent};
-use countersign_core::record::{CallRecord, Source};
-use countersign_core::role::Role;
+use countersign_policy::call::{Arguments, Caller, CallerScopes};
+use countersign_policy::confirm::{ApprovalRail, ApprovalStrength, ConfirmRequirement, Kind};
+use countersign_policy::digest::Digest;
+use countersign_policy::effect::Effect;
+use countersign_policy::grant::Grant;
+use countersign_policy::ids::{FullName, PlanId};
+use countersign_policy::intent::{CallToolVariant, DataSensitivity};
+use countersign_policy::plan::{Plan, Preview, PreviewSource, StoredIntent};
+use countersign_policy::record::{CallRecord, Source};
+use countersign_policy::role::Role;
 use countersign_store::{ConnectOptions, Credential, Store, StoreUrl};
 use jiff::{Timestamp, ToSpan as _};
 use regex::Regex;
@@ -35,7 +35,7 @@ pub(crate) fn store_of(world: &World) -> PathBuf {
 /// A plan an agent drafted a moment ago.
 pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
     let now = Timestamp::now();
-    let strength = if kind == Kind::Simple { Strength::Caller } else { Strength::Human };
+    let strength = if kind == Kind::Simple { ApprovalStrength::Caller } else { ApprovalStrength::Human };
     let typed = (kind == Kind::Type).then(|| arguments["repo"].as_str().unwrap().to_owned());
     let arguments = Arguments::parse(arguments.to_string().as_bytes()).unwrap();
     let shown = json!({"content": [{"type": "text", "text": "--- a/site.md\n+++ b/site.md\n@@ -1,2 +1 @@\n-the old \u{202e}site\n the rest\n"}]});
@@ -45,6 +45,7 @@ pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
         hash: Digest::plain(id.as_bytes()),
         principal: "local-agent".into(),
         credential: None,
+        role: Role::Agent,
         session: "stdio:work".into(),
         tool: tool.parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
@@ -52,11 +53,11 @@ pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
         preview: Preview::new(source, shown, &json!(id)),
         policy_digest: Digest::plain(b"policy"),
         effect: Effect::Destructive,
-        need: Need { kind, strength, typed },
-        variant: Some(Variant::Destructive),
+        requirement: ConfirmRequirement { kind, strength, typed },
+        variant: Some(CallToolVariant::Destructive),
         intent: Some(StoredIntent {
             operation_type: Effect::Destructive,
-            data_sensitivity: Some(Sensitivity::Internal),
+            data_sensitivity: Some(DataSensitivity::Internal),
             reason: Some("the site moved\u{1b}[2J".into()),
         }),
         rule: Some("countersign.toml:31".into()),
@@ -76,8 +77,10 @@ pub(crate) async fn hold(store: &Store, plan: &Plan) {
         credential: None,
         role: Role::Agent,
         session: plan.session.clone(),
+        request_id: None,
         source: Source::Mcp,
-        scopes: Scopes::all(),
+        host: None,
+        scopes: CallerScopes::all(),
     };
     let record =
         CallRecord::unread(&caller, plan.tool.clone(), plan.variant, plan.arguments.text().as_bytes());
@@ -105,7 +108,7 @@ pub(crate) fn fill(path: &Path) {
             let name = ulid(&format!("NO{number}A"));
             hold(&store, &plan(&name, "github:close_issue", Kind::Simple, json!({"number": number}))).await;
             let id = PlanId::new(format!("pln_{name}"));
-            store.reject(&id, "ada".into(), Rail::Page, None, now).await.unwrap();
+            store.reject(&id, "ada".into(), ApprovalRail::Page, None, now).await.unwrap();
         }
         let grant = Grant {
             id: format!("grt_{}", ulid("GRNT")).into(),

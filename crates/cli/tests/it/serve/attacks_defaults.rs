@@ -3,13 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_core::confirm::PlanState;
+use countersign_policy::confirm::PlanState;
 use countersign_store::PlanFilter;
 use serde_json::{Value, json};
 
 use super::client::{Client, Host, Reply, Way};
 use super::gateway::End;
 use super::scene::Scene;
+use crate::people::kit::typed;
+use crate::world::World;
 
 const PROFILES: [&str; 3] = ["solo", "team", "regulated"];
 
@@ -110,7 +112,17 @@ fn attack_20_a_hijacked_agent_changes_nothing_under_any_profile() {
     });
 }
 
-/// The same without a word about it in the configuration, and status and explanation say who has to agree.
+/// What every place that tells the default says, whatever its letters and lines.
+fn says_who_agrees(place: &str, text: &str, deciders: &[&str]) {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.to_lowercase().contains("no change runs on the agent's word"), "{place}: {text}");
+    for decider in deciders {
+        assert!(text.contains(decider), "{place} does not name `{decider}`: {text}");
+    }
+}
+
+/// The same without a word about it in the configuration, and every place says who has to agree: status, explanation, README,
+/// demonstration and the empty inbox of the command line. What the page's says is looked at in tests/page.
 #[test]
 fn attack_20_the_default_is_solo_and_every_place_says_so() {
     // An empty table says nothing, and keeps the kit from adding the strength of the token protocol.
@@ -125,6 +137,24 @@ fn attack_20_the_default_is_solo_and_every_place_says_so() {
     let explained = scene.world.run(&["policy", "explain", "--tool", "notes:put_note", "--mode", "execute"]);
     assert!(explained.stdout.contains("profile solo"), "{explained}");
     scene.finish(vec![line]);
+
+    let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    says_who_agrees(
+        "README",
+        &readme,
+        &["the host's dialog, the page or `countersign approve` has to agree"],
+    );
+    let world = World::new();
+    let played = world.run(&["demo", "--hands-off", "--keep", "kept"]);
+    says_who_agrees("demo", &played.stdout, &["you countersign"]);
+    let (_, own_yes) = played.stdout.split_once("I say yes myself.").unwrap_or_else(|| panic!("{played}"));
+    assert!(own_yes.trim_start().starts_with("gate refused E_APPROVAL_PENDING"), "{played}");
+    let config = std::fs::read_to_string(world.work().join("kept/countersign.toml")).unwrap();
+    assert!(config.contains("profile = \"solo\""), "{config}");
+    says_who_agrees("the demo's configuration", &config, &["the host's dialog, the desk or a person agrees"]);
+    let inbox = typed(&world, &["plans", "list", "--config", "kept/countersign.toml"], &[]);
+    says_who_agrees("plans list", &inbox.stdout, &["nothing waits", "the host's dialog or a person agrees"]);
 }
 
 fn pending(scene: &Scene) -> Vec<String> {
@@ -338,7 +368,7 @@ fn attack_20_what_nobody_approved_is_not_redeemed_by_repeating() {
     scene.finish(vec![line]);
 }
 
-/// Seed 001: the tools of `pack` run with the token of their plan, whoever approved it.
+/// Seed 001: the tools of `pack` run with the token of their plan, over whichever channel it was approved.
 #[test]
 fn attack_20_packs_tools_are_not_redeemed_without_their_token() {
     let config =

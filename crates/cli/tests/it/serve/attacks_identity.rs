@@ -1,8 +1,10 @@
 //! Attacks on who is who: a program that answers its own confirmation, connections without a credential, credentials that
 //! ended, and what is left in the ledger of each.
 
-use countersign_core::ids::CredentialId;
-use countersign_core::role::Role;
+use std::time::Duration;
+
+use countersign_policy::ids::CredentialId;
+use countersign_policy::role::Role;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -158,6 +160,45 @@ fn attack_07_a_card_without_vouching_can_reject_and_not_approve() {
         assert!(rows.len() == 2 && rows.iter().all(|row| row["role"] == "host"), "{rows:?}");
         assert_eq!(scene.reached(), []);
         scene.finish(vec![]);
+    });
+}
+
+/// A card's button agrees until the time its card shows, even where the agent asked again and the plan was given more.
+#[test]
+fn attack_09_a_cards_approval_ends_at_the_expiry_on_the_card() {
+    let config = format!("{NEEDS_HOST}[confirm]\nttl = \"3s\"\n");
+    Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {
+        let mut scene = Scene::open(way, &config);
+        let line = scene.line(Host::Cards);
+        let ask = || {
+            let held = erase(&line);
+            let meta = &held.result()["_meta"];
+            let expires: Timestamp =
+                meta["countersign/view"]["expires_at"].as_str().unwrap().parse().unwrap();
+            (meta["countersign/card"].clone(), expires)
+        };
+        let press = |card: &Value| {
+            let mut asked = card.clone();
+            asked["answer"] = "approve".into();
+            line.call("answer_plan", &asked.to_string())
+        };
+        let (old, shown) = ask();
+        std::thread::sleep(Duration::from_millis(1500));
+        let (new, later) = ask();
+        assert!(old["plan_id"] == new["plan_id"] && later > shown, "the same plan, with more time");
+        while Timestamp::now() <= shown {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let (newest, latest) = ask();
+        let refused = press(&old);
+        assert_eq!(refused.code(), Some("E_PLAN_DECIDED"), "{way:?} {}", refused.text);
+        assert_eq!(refused.envelope().unwrap()["errors"][0]["details"]["reason_code"], "plan_expired");
+        assert_eq!(old["plan_id"], newest["plan_id"]);
+        let pressed = press(&newest);
+        assert_eq!(pressed.data()["plan"]["state"], "approved", "{way:?} {}", pressed.text);
+        let until: Timestamp = pressed.data()["plan"]["expires_at"].as_str().unwrap().parse().unwrap();
+        assert_eq!(until, latest, "{way:?}");
+        scene.finish(vec![line]);
     });
 }
 

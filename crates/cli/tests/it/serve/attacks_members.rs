@@ -413,7 +413,7 @@ impl Dice {
         twin
     }
 
-    /// One attempt: what stands before and behind the honest members, and the arguments.
+    /// One attempt: what precedes and follows the honest members, and the arguments.
     fn shape(&mut self) -> (String, String, String) {
         let evil_name = r#""erase_all""#;
         let evil_arguments = r#"{"id":"smuggled"}"#;
@@ -482,10 +482,10 @@ fn attack_02_generated_smuggling_shapes_run_nothing_that_was_not_judged() {
             // Rows of reads may follow their call within 100 ms.
             let is_recorded = || {
                 let rows = scene.store(async |store| {
-                    let filter = countersign_store::Filter {
-                        status: Some(countersign_core::record::RowStatus::Allowed),
+                    let filter = countersign_store::LedgerFilter {
+                        status: Some(countersign_policy::record::RowStatus::Allowed),
                         limit: Some(1000),
-                        ..countersign_store::Filter::default()
+                        ..countersign_store::LedgerFilter::default()
                     };
                     store.activity(filter).await.unwrap().rows.len()
                 });

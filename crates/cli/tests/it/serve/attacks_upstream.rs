@@ -120,6 +120,7 @@ fn attack_04_an_upstream_result_never_carries_our_marks() {
             "list": {"_meta": {"countersign/view": 1, "ui": {"resourceUri": "ui://countersign/plan"}}}});
         Way::each(&LINES, |way| {
             let stage = Stage::open(way, "direct", Host::None, "", &[("vault", plan.clone(), "")]);
+            stage.client().wait_for_upstreams();
             let tools = stage.client().tools();
             let look = tools.iter().find(|tool| tool["name"] == "vault__look").unwrap();
             assert_eq!(look["_meta"], json!({"ui": {"resourceUri": "ui://refused/plan"}}));
@@ -137,7 +138,7 @@ fn attack_04_an_upstream_result_never_carries_our_marks() {
                 assert!(!note.to_string().contains("ountersign/view"), "{note}");
             }
             let own = stage.client().call("get_status", "{}");
-            assert_eq!(own.result()["_meta"]["countersign"], json!({"envelope": true}), "{}", own.text);
+            assert_eq!(own.result()["_meta"]["countersign"]["envelope"], true, "{}", own.text);
         });
     }
 }
@@ -147,6 +148,7 @@ fn attack_04_a_card_comes_from_the_gateway_whoever_lists_it() {
     let plan = json!({"resources": ["ui://countersign/plan", "note://1"]});
     for more in ["", "prefix = false"] {
         let stage = Stage::open(Way::StdioLegacy, "direct", Host::None, "", &[("vault", plan.clone(), more)]);
+        stage.client().wait_for_upstreams();
         let listed = stage.ask("resources/list", "{");
         assert_eq!(listed.result()["resources"][0]["uri"], "ui://refused/plan", "{}", listed.text);
         for uri in ["ui://countersign/plan", "UI://Countersign/plan"] {
@@ -238,18 +240,28 @@ fn attack_05_what_is_not_configured_never_reaches_the_host() {
 #[test]
 fn attack_05_an_upstream_hears_of_the_capabilities_it_may_use() {
     for (more, expect) in [
-        ("", json!({"roots": {"listChanged": true}, "elicitation": {}})),
-        ("elicitation = \"off\"\nsampling = \"on\"", json!({"roots": {"listChanged": true}, "sampling": {}})),
-        (
-            "elicitation = \"url\"",
-            json!({"roots": {"listChanged": true}, "elicitation": {"form": {}, "url": {}}}),
-        ),
+        ("", json!({"elicitation": {}})),
+        ("elicitation = \"off\"\nsampling = \"on\"", json!({"sampling": {}})),
+        ("elicitation = \"url\"", json!({"elicitation": {"form": {}, "url": {}}})),
     ] {
         let plan = json!({"era": "legacy", "tools": ["look"], "calls": {}});
         let stage = Stage::open(Way::StdioLegacy, "direct", Host::Opens, "", &[("vault", plan, more)]);
         assert!(stage.call("look").ran());
         assert_eq!(stage.reached("vault", "initialize")[0]["params"]["capabilities"], expect, "{more}");
     }
+}
+
+#[test]
+fn roots_are_declared_where_the_client_has_them_and_not_before_a_client_is_here() {
+    let plan = json!({"era": "legacy", "tools": ["look"], "calls": {}});
+    let rooted = Stage::open(Way::StdioLegacy, "direct", Host::HasRoots, "", &[("vault", plan.clone(), "")]);
+    assert!(rooted.call("look").ran());
+    let declared = &rooted.reached("vault", "initialize")[0]["params"]["capabilities"];
+    assert_eq!(*declared, json!({"elicitation": {}, "roots": {"listChanged": true}}));
+    let plain = Stage::open(Way::StdioLegacy, "direct", Host::None, "", &[("vault", plan, "")]);
+    assert!(plain.call("look").ran());
+    let declared = &plain.reached("vault", "initialize")[0]["params"]["capabilities"];
+    assert_eq!(*declared, json!({"elicitation": {}}));
 }
 
 #[test]
@@ -361,6 +373,8 @@ fn attack_10_exact_beats_template_and_two_of_a_kind_refuse() {
     let peers = [("greedy", greedy, ""), ("vault", vault, "")];
     Way::each(&LINES, |way| {
         let stage = Stage::open(way, "router", Host::None, "", &peers);
+        // Which upstream a URI belongs to is known when both are up.
+        stage.client().wait_for_upstreams();
         assert_eq!(stage.reads("note://1").result()["contents"][0]["text"], "read by vault");
         assert_eq!(stage.reads("data://1/other").result()["contents"][0]["text"], "read by greedy");
         for uri in ["both://x", "data://1/end"] {

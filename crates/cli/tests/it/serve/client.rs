@@ -7,6 +7,7 @@ use std::process::{ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -49,6 +50,9 @@ impl Way {
     }
 }
 
+/// Longer than an answer that counts as automatic.
+const PERSON: Duration = Duration::from_millis(450);
+
 /// What the host's user interface does when it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
@@ -56,6 +60,9 @@ pub(crate) enum Host {
     None,
     Accepts,
     Declines,
+    /// It answers by itself, as programs do: at once.
+    AcceptsAtOnce,
+    DeclinesAtOnce,
     Cancels,
     /// It claims to ask and never does.
     Silent,
@@ -67,26 +74,60 @@ pub(crate) enum Host {
     LooksAway,
     /// It claims to open addresses and never does.
     NeverOpens,
+    /// It claims to open addresses and does not understand the question: an error, and in the stateless era nothing at all.
+    CannotOpen,
     /// It shows cards, and asks nothing.
     Cards,
+    /// It has folders of its own, and asks nothing.
+    HasRoots,
 }
 
 impl Host {
     fn action(self) -> Option<&'static str> {
         match self {
-            Self::Accepts | Self::Opens => Some("accept"),
-            Self::Declines | Self::KeepsShut => Some("decline"),
+            Self::Accepts | Self::AcceptsAtOnce | Self::Opens => Some("accept"),
+            Self::Declines | Self::DeclinesAtOnce | Self::KeepsShut => Some("decline"),
             Self::Cancels | Self::LooksAway => Some("cancel"),
-            Self::None | Self::Silent | Self::NeverOpens | Self::Cards => None,
+            Self::None
+            | Self::Silent
+            | Self::NeverOpens
+            | Self::CannotOpen
+            | Self::Cards
+            | Self::HasRoots => None,
         }
+    }
+
+    /// What its user answers, after the time a person takes over it.
+    fn answer(self) -> Option<&'static str> {
+        let action = self.action()?;
+        if !matches!(self, Self::AcceptsAtOnce | Self::DeclinesAtOnce) {
+            std::thread::sleep(PERSON);
+        }
+        Some(action)
+    }
+
+    /// The frame that answers a question sent as a request.
+    fn answer_frame(self, id: &Value) -> Option<Value> {
+        if self == Self::CannotOpen {
+            let error = json!({"code": -32602, "message": "Invalid params"});
+            return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        }
+        let action = self.answer()?;
+        Some(json!({"jsonrpc": "2.0", "id": id, "result": {"action": action, "content": {}}}))
     }
 
     fn capabilities(self) -> Value {
         match self {
             Self::None => json!({}),
+            Self::HasRoots => json!({"roots": {}}),
             Self::Cards => json!({"extensions": {"io.modelcontextprotocol/ui": {}}}),
-            Self::Accepts | Self::Declines | Self::Cancels | Self::Silent => json!({"elicitation": {}}),
-            Self::Opens | Self::KeepsShut | Self::LooksAway | Self::NeverOpens => {
+            Self::Accepts
+            | Self::Declines
+            | Self::AcceptsAtOnce
+            | Self::DeclinesAtOnce
+            | Self::Cancels
+            | Self::Silent => json!({"elicitation": {}}),
+            Self::Opens | Self::KeepsShut | Self::LooksAway | Self::NeverOpens | Self::CannotOpen => {
                 json!({"elicitation": {"form": {}, "url": {}}})
             }
         }
@@ -255,6 +296,7 @@ impl Client {
 
     /// A stateless call again, with answers to what was asked and the state that came with the question.
     pub(crate) fn retry(&self, tool: &str, arguments: &str, answers: &str, state: &Value) -> Reply {
+        std::thread::sleep(PERSON);
         let (name, meta) = (Value::from(tool), self.meta().unwrap());
         let params = format!(
             r#"{{"name":{name},"arguments":{arguments},"_meta":{meta},"inputResponses":{answers},"requestState":{state}}}"#
@@ -262,7 +304,7 @@ impl Client {
         self.request("tools/call", Some(tool), &params)
     }
 
-    /// A call nobody waits for: its reply is for whoever is still there.
+    /// A call without a waiter: its reply is kept.
     pub(crate) fn start_call(&self, tool: &str, arguments: &str) {
         let meta = self.meta().map(|meta| format!(r#","_meta":{meta}"#)).unwrap_or_default();
         let frame = format!(
@@ -275,7 +317,7 @@ impl Client {
                 let (address, path) = (http.address(), http.path);
                 std::thread::spawn(move || {
                     let Ok(mut answer) = http::send(&address, "POST", path, &headers, &frame) else { return };
-                    // Whoever hangs up cancels: it stays on the line to the end.
+                    // Closing the connection would cancel the call, so it stays open to the end.
                     while answer.is_stream() && matches!(answer.event(), Ok(Some(_))) {}
                 });
             }
@@ -287,6 +329,27 @@ impl Client {
         let params = self.meta().map_or_else(|| json!({}), |meta| json!({"_meta": meta}));
         let reply = self.request("tools/list", None, &params.to_string());
         reply.result()["tools"].as_array().unwrap_or_else(|| panic!("{}", reply.text)).clone()
+    }
+
+    /// Waits until every upstream was listed or has failed: a first list does not wait for that.
+    #[track_caller]
+    pub(crate) fn wait_for_upstreams(&self) {
+        self.wait_for_upstreams_but(&[]);
+    }
+
+    /// Waits until only these upstreams have neither been listed nor failed.
+    #[track_caller]
+    pub(crate) fn wait_for_upstreams_but(&self, starting: &[&str]) {
+        let start = Instant::now();
+        loop {
+            let found = self.call("retrieve_tools", r#"{"query":"x","limit":1}"#);
+            // With `prefix = false` there is no such tool, and the call itself has waited for the only upstream.
+            if found.code() == Some("E_TOOL_NOT_FOUND") || found.data()["starting"] == json!(starting) {
+                return;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{}", found.text);
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// What every request of the stateless era says about itself.
@@ -311,7 +374,7 @@ impl Client {
         while reply.result()["resultType"] == "input_required" {
             let questions = reply.result()["inputRequests"].as_object().unwrap();
             self.asked.lock().unwrap().extend(questions.values().cloned());
-            let Some(action) = self.host.action() else { return reply };
+            let Some(action) = self.host.answer() else { return reply };
             let answer = |name: &String| (name.clone(), json!({"action": action, "content": {}}));
             let answers: serde_json::Map<String, Value> = questions.keys().map(answer).collect();
             // Each round answers the first request with the newest state: nothing stands in it twice.
@@ -376,9 +439,7 @@ impl Client {
             match (message.get("method"), message.get("id")) {
                 (Some(_), Some(id)) => {
                     self.asked.lock().unwrap().push(message.clone());
-                    if let Some(action) = self.host.action() {
-                        let answer =
-                            json!({"jsonrpc": "2.0", "id": id, "result": {"action": action, "content": {}}});
+                    if let Some(answer) = self.host.answer_frame(id) {
                         self.send(&answer.to_string());
                     }
                 }
@@ -403,6 +464,27 @@ impl Client {
             Wire::Stdio(stdio) => stdio.heard.noise.lock().unwrap().clone(),
             Wire::Http(_) => Vec::new(),
         }
+    }
+
+    /// The stream of notifications over HTTP: of the session, or of the lists a stateless client listens to.
+    pub(crate) fn notification_stream(&self) -> http::Answer {
+        let Wire::Http(http) = &self.wire else { panic!("stdio has no stream of its own for them") };
+        let (method, frame) = match self.listen_frame() {
+            Some(frame) => ("POST", frame),
+            None => ("GET", String::new()),
+        };
+        let headers = http.headers(self.way, "subscriptions/listen", None);
+        let answer = http::send(&http.address(), method, http.path, &headers, &frame).unwrap();
+        assert!(answer.is_stream(), "{}", answer.status);
+        answer
+    }
+
+    /// How a stateless client listens to changes of the tool list.
+    pub(crate) fn listen_frame(&self) -> Option<String> {
+        let params = json!({"notifications": {"toolsListChanged": true}, "_meta": self.meta()?});
+        Some(format!(
+            r#"{{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":{params}}}"#
+        ))
     }
 
     /// Notifications that came over stdout.
@@ -431,7 +513,7 @@ impl Stdio {
     }
 }
 
-/// Reads stdout to its end: replies go to whoever waits, questions to the host, everything else is kept.
+/// Reads stdout to its end: replies go to their waiters, questions to the host, everything else is kept.
 fn listen(
     stdout: ChildStdout,
     host: Host,
@@ -451,9 +533,7 @@ fn listen(
         match (message.get("method"), message.get("id")) {
             (Some(_), Some(id)) => {
                 asked.lock().unwrap().push(message.clone());
-                if let Some((action, writer)) = host.action().zip(writer.upgrade()) {
-                    let answer =
-                        json!({"jsonrpc": "2.0", "id": id, "result": {"action": action, "content": {}}});
+                if let Some((answer, writer)) = host.answer_frame(id).zip(writer.upgrade()) {
                     let mut writer = writer.lock().unwrap();
                     let _ = writeln!(writer, "{answer}").and_then(|()| writer.flush());
                 }

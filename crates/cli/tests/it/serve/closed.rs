@@ -159,7 +159,7 @@ fn a_line_lives_on_after_malformed_frames() {
     });
 }
 
-/// Over HTTP a broken body is one request's trouble; a foreign origin or name gets no further than the door.
+/// Over HTTP a broken body fails only its request; a foreign origin or name is refused before anything is read.
 #[test]
 fn broken_and_foreign_requests_stop_at_the_door() {
     let scene = Scene::open(Way::HttpModern, CONFIG);

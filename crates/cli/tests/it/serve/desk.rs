@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 use serde_json::{Value, json};
 
 use super::client::{Host, Way};
@@ -91,6 +91,75 @@ fn a_call_that_waits_gets_the_result_of_the_plan_that_was_run_from_the_desk() {
     scene.finish(vec![line]);
 }
 
+/// A client that gave up and tries again must not change the same thing twice.
+#[test]
+fn an_equal_call_after_a_person_ran_the_plan_gets_its_result_once() {
+    Way::each(&[Way::HttpLegacy, Way::HttpModern], |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let ada = person(&scene);
+        let line = scene.line(Host::None);
+        let held = scene.call(&line, "call_tool_destructive", &erase("a", ""));
+        let plan = held.data()["plan_id"].clone();
+        ada.data("POST", &format!("/plans/{}/approve", plan.as_str().unwrap()), json!({"run": true}));
+        assert_eq!(scene.reached().len(), 1);
+        let other = scene.call(&line, "call_tool_destructive", &erase("b", ""));
+        assert_eq!(
+            other.data()["status"],
+            "confirmation_required",
+            "{way:?} other arguments are another call"
+        );
+        let again = scene.call(&line, "call_tool_destructive", &erase("a", ""));
+        assert!(again.ran(), "{way:?} {}", again.text);
+        let meta = &again.result()["_meta"]["countersign"];
+        assert_eq!(meta["plan_id"], plan, "{way:?} {}", again.text);
+        assert!(meta["warnings"][0].as_str().unwrap().contains("nothing ran again"), "{meta}");
+        assert!(scene.reached().is_empty(), "{way:?} nothing ran again");
+        let further = scene.call(&line, "call_tool_destructive", &erase("a", ""));
+        assert_eq!(further.data()["status"], "confirmation_required", "{way:?} {}", further.text);
+        assert_ne!(further.data()["plan_id"], plan, "{way:?} it is a new plan");
+        scene.finish(vec![line]);
+    });
+}
+
+/// Seen is delivered: who read the result with `get_plan` and calls again wants a second change.
+#[test]
+fn an_equal_call_after_get_plan_showed_the_result_is_a_new_plan() {
+    let mut scene = Scene::open(Way::HttpLegacy, CONFIG);
+    let ada = person(&scene);
+    let line = scene.line(Host::None);
+    let held = scene.call(&line, "call_tool_destructive", &erase("a", ""));
+    let plan = held.data()["plan_id"].clone();
+    ada.data("POST", &format!("/plans/{}/approve", plan.as_str().unwrap()), json!({"run": true}));
+    let seen = scene.call(&line, "get_plan", &json!({"plan_id": plan}).to_string());
+    assert_eq!(seen.data()["plan"]["state"], "done", "{}", seen.text);
+    let again = scene.call(&line, "call_tool_destructive", &erase("a", ""));
+    assert_eq!(again.data()["status"], "confirmation_required", "{}", again.text);
+    assert_ne!(again.data()["plan_id"], plan);
+    assert_eq!(scene.reached().len(), 1);
+    scene.finish(vec![line]);
+}
+
+/// Request ids lead from an answer to the log and the audit log.
+#[test]
+fn every_answer_names_its_request() {
+    let mut scene = Scene::open(Way::HttpLegacy, CONFIG);
+    let line = scene.line(Host::None);
+    let read = r#"{"name":"notes:get_note","args":{"id":"a"},"intent":{"operation_type":"read"}}"#;
+    let refused = r#"{"name":"notes:get_note","args":{"id":"a"},"intent":{"operation_type":"write"}}"#;
+    for (tool, arguments) in [
+        ("call_tool_read", read.to_owned()),
+        ("call_tool_read", refused.to_owned()),
+        ("call_tool_destructive", erase("a", "")),
+        ("get_status", "{}".to_owned()),
+        ("no_such_tool", "{}".to_owned()),
+    ] {
+        let reply = scene.call(&line, tool, &arguments);
+        let id = reply.result()["_meta"]["countersign"]["request_id"].as_str().unwrap_or_default();
+        assert!(id.starts_with("req_"), "{tool}: {}", reply.text);
+    }
+    scene.finish(vec![line]);
+}
+
 #[test]
 fn steps_are_taken_out_and_the_agent_is_told() {
     let mut scene = Scene::open(Way::HttpLegacy, CONFIG);
@@ -149,6 +218,31 @@ fn a_rejection_reaches_the_agent_and_an_agents_credential_decides_nothing() {
     scene.finish(vec![line]);
 }
 
+/// The files of the store, its journal included, are their owner's alone, and hold none of these secrets.
+fn assert_not_in_the_store(scene: &Scene, secrets: &[&str]) {
+    let mut files = 0;
+    for entry in std::fs::read_dir(scene.world.work()).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.file_name().unwrap().to_string_lossy().starts_with("countersign.db") {
+            continue;
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{}: {mode:o}", path.display());
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        files += 1;
+        for secret in secrets {
+            assert!(secret.len() > 10, "{secret}");
+            let is_here = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+            assert!(!is_here, "{} holds a secret", path.display());
+        }
+    }
+    assert!(files > 1, "{files} files");
+}
+
 #[test]
 fn open_gives_a_link_that_signs_in_once() {
     let scene = Scene::open(Way::HttpLegacy, CONFIG);
@@ -170,8 +264,10 @@ fn open_gives_a_link_that_signs_in_once() {
     let first = exchange();
     let cookie = first.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     assert_eq!((first.status, exchange().status), (200, 401));
+    let session = cookie.split_once('=').unwrap().1.to_owned();
     let me = http::send(&address, "GET", "/api/v1/me", &[("Cookie".to_owned(), cookie)], "").unwrap();
     assert_eq!(me.status, 200);
+    assert_not_in_the_store(&scene, &[code, &session, &scene.credential("ada", Role::Human, "{}")]);
     let page = http::send(&address, "GET", "/plans/pln_x", &[], "").unwrap();
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     scene.finish(vec![]);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 
 use super::client::Way;
 use super::gateway::{End, Gateway};

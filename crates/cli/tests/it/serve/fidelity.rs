@@ -28,7 +28,11 @@ fn results_keep_unknown_fields_order_and_numbers() {
             assert!(reply.ran(), "{}", reply.text);
             let facts = reply.result()["_meta"]["countersign"].as_object().unwrap();
             let keys: Vec<&str> = facts.keys().map(String::as_str).collect();
-            assert_eq!(keys, ["ledger_id", "effect", "mode"], "nothing but what the contract names");
+            assert_eq!(
+                keys,
+                ["ledger_id", "effect", "mode", "request_id"],
+                "nothing but what the contract names"
+            );
             scene.finish(vec![line]);
         }
     });
@@ -64,7 +68,7 @@ fn results_inside_our_own_answers_keep_order_and_numbers() {
             assert!(reply.text.contains(EXACT) && text.contains(EXACT), "{way:?} {}", reply.text);
         }
         if way == Way::HttpModern {
-            let secret = scene.credential("ada", countersign_core::role::Role::Human, "{}");
+            let secret = scene.credential("ada", countersign_policy::role::Role::Human, "{}");
             let headers = [("Authorization".to_owned(), format!("Bearer {secret}"))];
             let path = format!("/api/v1/plans/{plan}");
             let answer = super::http::send(&scene.gateway().address(), "GET", &path, &headers, "").unwrap();

@@ -1,9 +1,10 @@
-//! A host that can be asked: what its user answers decides, silence decides nothing, and whoever answers first decides.
+//! A host with a dialog: its user's answer decides, silence decides nothing, and the first answer counts.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::{Client, Host, Reply, Way};
 use super::scene::Scene;
+use crate::invisible;
 
 const CONFIG: &str = "[gateway]\nmode = \"execute\"\n";
 const ERASE: &str =
@@ -54,8 +55,7 @@ fn the_question_reads_like_the_plan_and_no_line_of_others_passes_for_ours() {
     let shown = question(&line);
     let text: Vec<&str> = shown.lines().collect();
     let begins = [
-        "Proceed with notes:sync_notes? [Yes/No]",
-        "",
+        "Sync notes h? “tidy”",
         "notes:sync_notes (write), asked by local-agent",
         "the agent says:",
         "│ tidy",
@@ -67,7 +67,45 @@ fn the_question_reads_like_the_plan_and_no_line_of_others_passes_for_ours() {
     ];
     assert_eq!(text[..begins.len()], begins, "{shown}");
     assert_eq!(text.iter().filter(|line| line.starts_with("plan pln_")).count(), 1, "{shown}");
+    assert_eq!(text.last(), Some(&"Proceed with notes:sync_notes? [Yes/No]"));
     assert!(shown.contains("│   \"id\": \"h\""), "{shown}");
+    scene.reached();
+    scene.finish(vec![line]);
+}
+
+#[test]
+fn attack_11_every_invisible_character_is_an_escape_in_the_hosts_dialog() {
+    let config = format!("{CONFIG}\n[[rules]]\nmatch = \"notes:sync_notes\"\nstrength = \"host\"\n");
+    let mut scene = Scene::open(Way::StdioLegacy, &config);
+    let line = scene.line(Host::Declines);
+    let (text, reason) = (invisible::text(), invisible::short_text());
+    scene.state(&json!({"preview": text}).to_string());
+    let asked = json!({"name": "notes:sync_notes", "args": {"id": text}, "intent": {"operation_type": "write", "reason": reason}});
+    let reply = scene.call(&line, "call_tool_write", &asked.to_string());
+    assert_eq!(reply.code(), Some("E_APPROVAL_REJECTED"), "{}", reply.text);
+    let shown = question(&line);
+    let parts: Vec<&str> = shown.split("what would happen:").collect();
+    let [said, rest] = parts[..] else { panic!("{shown}") };
+    let (preview, arguments) = rest.split_once("arguments:").unwrap();
+    invisible::check_escaped(said, &reason, "reason");
+    invisible::check_escaped(preview, &text, "preview");
+    invisible::check_escaped(arguments, &text, "arguments");
+    scene.reached();
+    scene.finish(vec![line]);
+}
+
+/// Hosts that show the end of a long dialog show what is to be done there as well.
+#[test]
+fn a_long_question_ends_with_its_headline() {
+    let mut scene = Scene::open(Way::StdioLegacy, CONFIG);
+    let line = scene.line(Host::Declines);
+    let reason = "line\\n".repeat(20);
+    let asked = ERASE.replace("\"destructive\"}", &format!("\"destructive\",\"reason\":\"{reason}\"}}"));
+    scene.call(&line, "call_tool_destructive", &asked);
+    let shown = question(&line);
+    let text: Vec<&str> = shown.lines().collect();
+    assert_eq!(text[text.len() - 2..], ["Erase all h? “line”", "Execute?"], "{shown}");
+    assert_eq!(text[0], "Erase all h? “line”", "{shown}");
     scene.reached();
     scene.finish(vec![line]);
 }
@@ -117,13 +155,13 @@ fn a_host_is_not_asked_for_what_its_word_is_not_worth() {
     });
 }
 
-/// A client that claims to ask and never does: nothing runs, and after half a minute the agent has the token rail.
+/// A client that claims to ask and never does: nothing runs, and after the time it is held the agent has the token.
 #[test]
 fn silence_decides_nothing() {
     Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::Silent);
-        let reply = scene.call(&line, "call_tool_destructive", ERASE);
+        let reply = scene.call(&line, "call_tool_destructive", &with(r#""wait_seconds":1"#));
         assert_eq!(scene.reached(), [], "{way:?}");
         if way.is_modern() {
             assert_eq!(reply.result()["resultType"], "input_required", "{}", reply.text);
@@ -141,6 +179,74 @@ fn silence_decides_nothing() {
         scene.approve(pending[0]["plan_id"].as_str().unwrap());
         let again = scene.call(&line, "call_tool_destructive", ERASE);
         assert!(again.ran(), "{way:?} {}", again.text);
+        assert_eq!(scene.reached().len(), 1);
+        scene.finish(vec![line]);
+    });
+}
+
+/// A host that answers its dialog by itself, as some do when no person is there: that approves nothing, rejects nothing and pauses
+/// nobody; it is recorded, and the plan waits for a person elsewhere.
+#[test]
+fn an_answer_faster_than_a_person_decides_nothing() {
+    Way::each(&Way::ALL, |way| {
+        for (host, answer) in [(Host::AcceptsAtOnce, "accept"), (Host::DeclinesAtOnce, "decline")] {
+            let mut scene = Scene::open(way, CONFIG);
+            let line = scene.line(host);
+            let mut plan = String::new();
+            // Three declines of a person would pause the principal.
+            for _ in 0..4 {
+                let reply = scene.call(&line, "call_tool_destructive", ERASE);
+                assert_eq!(reply.data()["status"], "confirmation_required", "{way:?} {}", reply.text);
+                let said = reply.envelope().unwrap()["warnings"].to_string();
+                assert!(said.contains("answered its dialog by itself"), "{way:?} {said}");
+                plan = plan_and_token(&reply).0;
+            }
+            let rows: Vec<Value> = scene.rows().into_iter().filter(|row| row["kind"] == "approval").collect();
+            assert_eq!(rows.len(), 4, "{way:?} {rows:?}");
+            for row in rows {
+                assert_eq!(
+                    (&row["detail"]["action"], &row["detail"]["answer"]),
+                    (&"automatic".into(), &answer.into())
+                );
+                assert_eq!((&row["role"], &row["status"]), (&"host".into(), &"refused".into()), "{row}");
+                assert!(row["detail"]["took_ms"].as_u64().unwrap() < 400, "{row}");
+            }
+            assert_eq!(scene.reached(), [], "{way:?}");
+            scene.approve(&plan);
+            assert!(scene.call(&line, "call_tool_destructive", ERASE).ran(), "{way:?}");
+            assert_eq!(scene.reached().len(), 1);
+            scene.finish(vec![line]);
+        }
+    });
+}
+
+#[test]
+fn automatic_answers_count_where_that_is_configured() {
+    let mut scene = Scene::open(Way::StdioLegacy, &format!("{CONFIG}[confirm]\nautomatic_below = \"0ms\"\n"));
+    let line = scene.line(Host::AcceptsAtOnce);
+    assert!(scene.call(&line, "call_tool_destructive", ERASE).ran());
+    assert_eq!(scene.reached().len(), 1);
+    scene.finish(vec![line]);
+}
+
+/// A dialog that the host still shows after its call was answered still decides, and the equal call then runs.
+#[test]
+fn a_late_answer_in_a_dialog_still_decides() {
+    Way::each(&[Way::StdioLegacy, Way::HttpLegacy], |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::Silent);
+        let held = scene.call(&line, "call_tool_destructive", &with(r#""wait_seconds":1"#));
+        assert_eq!(held.data()["status"], "confirmation_required", "{way:?} {}", held.text);
+        let withdrawn = line.notes().iter().any(|note| note["method"] == "notifications/cancelled");
+        assert!(!withdrawn, "{way:?}: the dialog was taken away");
+        let id = line.asked.lock().unwrap()[0]["id"].clone();
+        line.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept","content":{{}}}}}}"#));
+        let plan = plan_and_token(&held).0;
+        let asked = format!(r#"{{"plan_id":"{plan}","wait_seconds":10}}"#);
+        let became = scene.call(&line, "get_plan", &asked);
+        assert_eq!(became.data()["plan"]["state"], "approved", "{way:?} {}", became.text);
+        assert_eq!(became.data()["plan"]["approval"]["rail"], "elicitation");
+        assert!(scene.call(&line, "call_tool_destructive", ERASE).ran(), "{way:?}");
         assert_eq!(scene.reached().len(), 1);
         scene.finish(vec![line]);
     });

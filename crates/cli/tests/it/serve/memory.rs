@@ -1,7 +1,7 @@
-//! The memory's inbox over REST: agents propose over MCP, people see what stands beside it and decide; an agent's credential
-//! opens nothing there, and every try is a row.
+//! The memory's inbox over REST: agents propose over MCP, people see similar records and decide; an agent's
+//! credential gets nothing there, and every attempt is an audit row.
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 use serde_json::{Value, json};
 
 use super::client::{Host, Way};

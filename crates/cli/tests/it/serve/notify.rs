@@ -1,5 +1,5 @@
-//! Whoever is configured is told of a plan that waits, signed and with a way to decide; is told again when it did not get through;
-//! and can decide nothing.
+//! Notification targets receive a signed event for a pending plan, with a link to decide; failed deliveries are
+//! retried; a target cannot decide.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;

@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 use serde_json::{Value, json};
 
 use super::client::{Host, Way};
@@ -191,7 +191,7 @@ fn upstreams_and_runs_tell_how_they_stand() {
     scene.finish(vec![line]);
 }
 
-/// A gateway that is told to stop: the page's stream ends, and a decision that is being carried out is answered.
+/// On shutdown the page's event stream ends, and a decision in progress is answered.
 #[test]
 fn a_desk_of_its_own_closes_with_the_gateway_and_finishes_its_answers() {
     let config = CONFIG.replace("notes:erase_all", "notes:slow_note");

@@ -1,5 +1,5 @@
-//! The pack as an upstream of the gateway: looked at freely, changed only after the diff was shown and somebody agreed, once, and
-//! every change in the house's own ledger.
+//! The pack as an upstream of the gateway: reads run freely, a change runs once, after its diff was shown and
+//! approved, and has a row in the gateway's ledger.
 
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ fn the_token_of_deploy_names_the_plan_that_was_looked_at() {
     assert_eq!(token.as_str().unwrap().len(), 64, "{planned:#}");
     assert_eq!(planned["data"]["confirm_plan_hash"].as_str().unwrap().len(), 64);
     assert!(planned["data"]["confirm_token_expires_at"].is_string());
-    // As published: with `yes` and the token. And one that nobody gave out is told apart before anybody is asked.
+    // As published: with `yes` and the token. A made-up token is refused before anybody is asked.
     for made_up in ["made-up".to_owned(), "0".repeat(64), "é".repeat(40)] {
         let refused =
             first(&mut scene, &line, "deploy_apply", &json!({"yes": true, "confirm_token": made_up}));
@@ -157,7 +157,7 @@ fn the_token_of_deploy_names_the_plan_that_was_looked_at() {
     let drifted = second(&mut scene, &line, "deploy_apply", &args, &asked);
     assert!(drifted.is_refusal() && drifted.text.contains("E_CONFIRM_TOKEN_MISMATCH"), "{}", drifted.text);
     assert!(!scene.world.work().join("AGENTS.md").exists());
-    // Without the pack's token the house's own protocol is enough, and stops the same way.
+    // Without the pack's token the gateway's own protocol is enough, and stops in the same way.
     let asked = first(&mut scene, &line, "deploy_apply", &json!({}));
     std::fs::write(&module, "changed again\n").unwrap();
     let drifted = second(&mut scene, &line, "deploy_apply", &json!({}), &asked);
@@ -277,7 +277,8 @@ fn on_the_direct_surface_the_tools_are_those_of_the_seed() {
             .find(|tool| tool["name"] == format!("pack__{name}"))
             .unwrap_or_else(|| panic!("{name}"));
         let mut schema = tool["inputSchema"].clone();
-        assert!(schema["properties"].as_object_mut().unwrap().remove("countersign").is_some(), "{tool:#}");
+        let ours = schema["properties"].as_object_mut().unwrap().remove("countersign");
+        assert_eq!(ours.is_none(), tool["annotations"]["readOnlyHint"] == true, "{tool:#}");
         let definitions = countersign_pack::tools::definitions();
         let published = definitions.iter().find(|definition| definition["name"] == name).unwrap();
         assert_eq!(schema, published["inputSchema"], "{name}");

@@ -100,7 +100,7 @@ fn a_decline_to_open_it_rejects_the_plan() {
     });
 }
 
-/// Whoever only closes the question has not rejected the plan.
+/// Closing the question does not reject the plan.
 #[test]
 fn a_question_that_is_closed_decides_nothing() {
     Way::each(&Way::ALL, |way| {
@@ -119,7 +119,7 @@ fn a_question_that_is_closed_decides_nothing() {
     });
 }
 
-/// One that never opens anything leaves the other rails open, at once.
+/// A host that never opens the page leaves the other channels open, at once.
 #[test]
 fn a_page_that_is_never_opened_leaves_the_other_rails() {
     Way::each(&[Way::StdioLegacy, Way::HttpLegacy], |way| {
@@ -132,6 +132,51 @@ fn a_page_that_is_never_opened_leaves_the_other_rails() {
         scene.heed(reply);
         scene.finish(vec![line]);
     });
+}
+
+/// A client that declares pages and answers the question with an error is treated like one without: its call is held open, then
+/// answers pending, and it is not asked again.
+#[test]
+fn an_error_instead_of_opening_the_page_holds_the_call_as_usual() {
+    Way::each(&[Way::StdioLegacy, Way::HttpLegacy], |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::CannotOpen);
+        let reply = meanwhile(&line, &erase("a", r#","wait_seconds":30"#), |plan| {
+            std::thread::sleep(Duration::from_millis(700));
+            scene.approve(plan);
+        });
+        assert!(reply.ran(), "{way:?} {}", reply.text);
+        scene.heed(reply);
+        let held = scene.call(&line, "call_tool_destructive", &erase("b", r#","wait_seconds":1"#));
+        assert_eq!(held.data()["status"], "confirmation_required", "{way:?} {}", held.text);
+        assert_eq!(line.asked.lock().unwrap().len(), 1, "{way:?} it is not asked again");
+        scene.finish(vec![line]);
+    });
+}
+
+/// In the stateless era such a client fails its call and never comes back. Its next calls are held.
+#[test]
+fn a_stateless_client_that_never_comes_back_is_not_asked_to_open_pages_again() {
+    Way::each(&[Way::StdioModern, Way::HttpModern], |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::CannotOpen);
+        let failed = line.call("call_tool_destructive", &erase("a", ""));
+        assert_eq!(failed.result()["resultType"], "input_required", "{way:?} {}", failed.text);
+        let held = scene.call(&line, "call_tool_destructive", &erase("b", r#","wait_seconds":1"#));
+        assert_eq!(held.data()["status"], "confirmation_required", "{way:?} {}", held.text);
+        assert_eq!(line.asked.lock().unwrap().len(), 1, "{way:?} it is not asked again");
+        scene.finish(vec![line]);
+    });
+}
+
+#[test]
+fn copilot_is_held_from_its_first_call_on() {
+    let mut scene = Scene::open(Way::StdioModern, CONFIG);
+    let line = scene.line_of(Host::CannotOpen, "copilot");
+    let held = scene.call(&line, "call_tool_destructive", &erase("a", r#","wait_seconds":1"#));
+    assert_eq!(held.data()["status"], "confirmation_required", "{}", held.text);
+    assert_eq!(line.asked.lock().unwrap().len(), 0);
+    scene.finish(vec![line]);
 }
 
 /// A host that gives up on the call has not lost the plan: it is found, joined and run.
@@ -179,6 +224,8 @@ fn the_first_call_tells_progress_while_it_waits() {
             .filter(|note| note["method"] == "notifications/progress")
             .map(|note| {
                 assert_eq!(note["params"]["progressToken"], "p7");
+                // Where a host has no dialog, this is what its user sees of the plan.
+                assert_eq!(note["params"]["message"], "waiting for a person to decide: Erase all a?");
                 note["params"]["progress"].as_f64().unwrap()
             })
             .collect();

@@ -1,8 +1,9 @@
-//! What waits for people and what people do about it: waiting, limits of pending plans, pauses, principals.
+//! Pending plans and people: waiting, limits of pending plans, pauses, principals.
 
 use std::time::{Duration, Instant};
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
+use serde_json::{Value, json};
 
 use super::client::{Client, Host, Reply, Way};
 use super::scene::Scene;
@@ -59,7 +60,7 @@ fn get_plan_waits_for_a_decision() {
     });
 }
 
-/// Whoever waits hears that we still wait, before the reply.
+/// A waiting caller gets progress before the reply.
 #[test]
 fn waiting_tells_progress() {
     let mut scene = Scene::open(Way::StdioLegacy, CONFIG);
@@ -276,5 +277,43 @@ fn run_plan_is_judged_by_the_mode() {
         );
         assert_eq!(scene.reached().len(), 1);
         scene.finish(vec![line]);
+    });
+}
+
+/// Phase 2 of a single call needs its plan, token and yes, not its arguments: `run_plan` runs it as the call itself would.
+#[test]
+fn run_plan_runs_a_single_calls_plan_exactly_as_held() {
+    let config =
+        "[gateway]\nmode = \"execute\"\n[[rules]]\nmatch = \"notes:erase_all\"\nstrength = \"caller\"\n";
+    Way::each(&Way::ALL, |way| {
+        for surface in ["router", "direct"] {
+            let mut scene = Scene::open_with(way, surface, config, &[]);
+            let line = scene.line(Host::None);
+            let (tool, arguments) = match surface {
+                "direct" => ("notes__erase_all", r#"{"id":"solo"}"#.to_owned()),
+                _ => ("call_tool_destructive", r#"{"name":"notes:erase_all","args":{"id":"solo"},"intent":{"operation_type":"destructive","reason":"tidy"}}"#.to_owned()),
+            };
+            let held = scene.call(&line, tool, &arguments);
+            assert_eq!(held.data()["status"], "confirmation_required", "{way:?} {surface} {}", held.text);
+            let text = held.result()["content"][0]["text"].as_str().unwrap();
+            assert!(text.len() <= 600 && !text.contains("solo"), "arguments are not repeated: {text}");
+            let (plan, token) = (held.data()["plan_id"].clone(), held.data()["confirm_token"].clone());
+            let run = |yes: bool, plan: &Value| {
+                json!({"plan_id": plan, "confirm_token": token, "yes": yes}).to_string()
+            };
+            let early = scene.call(&line, "run_plan", &run(false, &plan));
+            assert_eq!(early.code(), Some("E_CONFIRM_REQUIRED"), "{}", early.text);
+            let other = scene.call(&line, "run_plan", &run(true, &"pln_01KAAAAAAAAAAAAAAAAAAAAAAA".into()));
+            assert_eq!(other.code(), Some("E_CONFIRM_TOKEN_MISMATCH"), "{}", other.text);
+            assert_eq!(scene.reached(), []);
+            let ran = scene.call(&line, "run_plan", &run(true, &plan));
+            assert!(ran.ran(), "{way:?} {surface} {}", ran.text);
+            let reached = scene.reached();
+            assert_eq!(reached.len(), 1);
+            assert!(format!("{reached:?}").contains("solo"), "exactly the held arguments: {reached:?}");
+            assert_eq!(scene.call(&line, "run_plan", &run(true, &plan)).code(), Some("E_CONFIRM_TOKEN_USED"));
+            assert_eq!(scene.reached(), []);
+            scene.finish(vec![line]);
+        }
     });
 }

@@ -95,7 +95,8 @@ fn equal_plans_join_and_their_tokens_spend_once() {
     });
 }
 
-/// A tool that previews itself: whoever comes late sees another preview, because the call has run, and is told that it has.
+/// A tool with its own dry run: a late caller gets another preview, because the call has run, and a refusal that says
+/// so.
 #[test]
 fn a_preview_that_the_winner_changed_is_no_drift() {
     Way::each(&[Way::StdioLegacy, Way::HttpModern], |way| {

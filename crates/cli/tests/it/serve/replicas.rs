@@ -1,11 +1,11 @@
-//! Two gateways on one real PostgreSQL: plans, tokens, grants, modes, sessions and ledger are one, whoever is asked; a decision on
-//! one releases a wait on the other; and of any race exactly one effect comes out, also when one of them dies in it.
+//! Two gateways on one real PostgreSQL: plans, tokens, grants, modes, sessions and ledger are shared; a decision on
+//! one releases a wait on the other; any race has exactly one effect, also when one gateway dies in it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 
@@ -377,7 +377,7 @@ fn a_replica_that_dies_loses_and_doubles_nothing() {
     }
     pair.scene.kill_first();
     pair.scene.state(r#"{"go":true}"#);
-    // The other one is told of what nobody knows, by itself.
+    // The other gateway reports the unknown outcome without being asked.
     let start = Instant::now();
     while look(&lines[1], &slow_plan) != "outcome_unknown" {
         assert!(start.elapsed() < Duration::from_secs(30), "{}", look(&lines[1], &slow_plan));
@@ -431,7 +431,7 @@ fn a_replica_that_dies_while_approving_loses_and_doubles_nothing() {
     let mut seen = BTreeMap::new();
     for (plan, _) in &asked {
         let (address, ada, plan) = (pair.addresses[0].clone(), ada.clone(), plan.clone());
-        // Whoever asks a gateway that dies is told nothing.
+        // A caller of a gateway that dies gets no answer.
         std::thread::spawn(move || agree(&address, &ada, &plan, r#"{"run":true}"#));
     }
     let start = Instant::now();

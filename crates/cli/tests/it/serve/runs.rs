@@ -128,7 +128,7 @@ fn whoever_waits_hears_how_it_goes() {
     let told = progress(&client, "p1");
     assert!(told.len() >= 2 && told.windows(2).all(|pair| pair[0].0 < pair[1].0), "{told:?}");
     assert!(told.iter().any(|(_, message)| message.starts_with("step ")), "{told:?}");
-    // Without a token nobody is told anything.
+    // Without a progress token no progress is sent.
     let before = client.notes().len();
     client.call("call_tool_read", &asked("read", "count", &json!({})).to_string());
     assert_eq!(client.notes().len(), before);

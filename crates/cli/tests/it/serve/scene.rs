@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use countersign_core::confirm::{Approval, Rail};
-use countersign_core::ids::{CredentialId, FullName, PlanId, Secret};
-use countersign_core::record::{RowKind, RowStatus};
-use countersign_core::role::Role;
+use countersign_policy::confirm::{Approval, ApprovalRail};
+use countersign_policy::ids::{CredentialId, FullName, PlanId, Secret};
+use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::role::Role;
 use countersign_store::{ConnectOptions, Credential, Entry, Store, StoreUrl, secret_digest};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -71,7 +71,7 @@ fn add_named(url: &StoreUrl, name: &str, word: &str, role: Role, scopes: &str) -
 }
 
 /// The interpreter itself, not what a version manager puts before it.
-fn python() -> &'static str {
+pub(crate) fn python() -> &'static str {
     static PYTHON: OnceLock<String> = OnceLock::new();
     PYTHON.get_or_init(|| {
         let mut asked = std::process::Command::new("python3");
@@ -187,7 +187,7 @@ impl Scene {
         self.gateways.last().unwrap()
     }
 
-    /// The gateway, to be ended by whoever takes it.
+    /// The gateway; the caller has to end it.
     pub(crate) fn take_gateway(&mut self) -> Gateway {
         self.gateways.pop().unwrap()
     }
@@ -210,6 +210,15 @@ impl Scene {
             return Client::http_as(self.way, host, &address, self.path(), name, bearer);
         }
         self.start(&["--surface", self.surface, "--session", name]);
+        let (stdin, stdout) = self.gateways.last_mut().unwrap().pipes.take().unwrap();
+        Client::stdio(self.way, host, stdin, stdout)
+    }
+
+    /// A line over stdio that a host of this name has started.
+    pub(crate) fn line_of(&mut self, host: Host, name: &str) -> Client {
+        self.sessions += 1;
+        let session = format!("s{}", self.sessions);
+        self.start(&["--surface", self.surface, "--session", &session, "--host", name]);
         let (stdin, stdout) = self.gateways.last_mut().unwrap().pipes.take().unwrap();
         Client::stdio(self.way, host, stdin, stdout)
     }
@@ -264,7 +273,7 @@ impl Scene {
     /// A person agrees, on a terminal of their own.
     pub(crate) fn approve(&self, plan: &str) {
         let now = Timestamp::now();
-        let approval = Approval::over(Rail::Cli, "ada".into(), now);
+        let approval = Approval::over(ApprovalRail::Cli, "ada".into(), now);
         self.store(async |store| store.approve(&PlanId::new(plan), approval, now).await.map(|_| ()).unwrap());
     }
 
@@ -272,7 +281,11 @@ impl Scene {
     pub(crate) fn reject(&self, plan: &str) {
         let (plan, now) = (PlanId::new(plan), Timestamp::now());
         self.store(async |store| {
-            store.reject(&plan, "ada".into(), Rail::Cli, Some("no".into()), now).await.map(|_| ()).unwrap();
+            store
+                .reject(&plan, "ada".into(), ApprovalRail::Cli, Some("no".into()), now)
+                .await
+                .map(|_| ())
+                .unwrap();
         });
     }
 
@@ -342,7 +355,7 @@ impl Scene {
         }
         if let Some(envelope) = reply.envelope() {
             let text = reply.result()["content"][0]["text"].as_str().unwrap();
-            assert_eq!(&serde_json::from_str::<Value>(text).unwrap(), envelope, "text and structure");
+            check_text(text, envelope);
             assert_eq!(reply.result()["isError"].as_bool(), envelope["ok"].as_bool().map(|ok| !ok));
             assert_eq!(envelope["errors"].as_array().unwrap().is_empty(), envelope["ok"] == true);
         }
@@ -400,5 +413,33 @@ impl Scene {
             let row = row.unwrap_or_else(|| panic!("{id} is not in the ledger"));
             assert!(row["status"] == "success" || row["status"] == "error", "{row}");
         }
+    }
+}
+
+/// What the model reads says what the structure says: the code of a refusal, the token of a hold, otherwise the data, once; short
+/// where people pay for every word. `pack`'s tools follow their original: the envelope once more.
+#[track_caller]
+fn check_text(text: &str, envelope: &Value) {
+    if serde_json::from_str::<Value>(text).is_ok_and(|whole| whole == *envelope) {
+        return;
+    }
+    let data = &envelope["data"];
+    if let Some(code) = envelope["errors"][0]["code"].as_str() {
+        assert!(text.starts_with(code) && text.contains("Next: "), "{text}");
+        assert!(
+            text.len() <= 300 || data.get("steps").is_some() || data.get("ran_steps").is_some(),
+            "{text}"
+        );
+    } else if data["status"] == "confirmation_required" {
+        // Previews and what ran before are data, and have bounds of their own.
+        let preview = text.find("\nPreview:").or_else(|| text.find("\nRan before it:")).unwrap_or(text.len());
+        assert!(preview <= 600, "{preview} bytes: {text}");
+        for needed in ["plan_id", "confirm_token", "approve_command"] {
+            let needed = data[needed].as_str().filter(|_| data.get("blocks").is_none()).unwrap_or_default();
+            assert!(text.contains(needed), "{needed}: {text}");
+        }
+    } else if data["status"] != "preview" {
+        let first = text.split("\nNote: ").next().unwrap_or_default();
+        assert_eq!(&serde_json::from_str::<Value>(first).unwrap_or_default(), data, "{text}");
     }
 }

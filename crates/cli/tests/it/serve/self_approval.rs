@@ -9,7 +9,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 
 use self::agent::Agent;
 use self::doors::DOORS;

@@ -1,12 +1,12 @@
 //! Sessions: whose they are, when they end, and that nothing sent over a line changes who is on it.
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 
 use super::client::{Client, Host, Way};
 use super::gateway::End;
 use super::scene::Scene;
 
-/// The start flag speaks of the stdio line. Whoever comes over HTTP without a credential is an agent.
+/// The start flag is for the stdio connection. An HTTP caller without a credential is an agent.
 #[test]
 fn a_human_flag_makes_no_human_of_an_http_line() {
     Way::each(&[Way::HttpLegacy, Way::HttpModern], |way| {
@@ -75,7 +75,7 @@ fn stateless_sessions_are_told_apart_by_name() {
     scene.finish(lines.into());
 }
 
-/// A session that a restart brought back is told of changes like any other.
+/// A session that was restored after a restart gets change notifications like any other.
 #[test]
 fn a_restored_session_hears_of_changed_lists() {
     let mut scene = Scene::open_with(Way::HttpLegacy, "direct", "", &[]);
@@ -116,7 +116,7 @@ fn a_session_name_that_is_too_long_is_refused() {
     scene.finish(vec![fits, long, unnamed]);
 }
 
-/// Hosts keep a stream open for as long as they live: a gateway that is told to stop does not wait for them.
+/// Hosts keep a stream open for as long as they live: a gateway that stops does not wait for them.
 #[test]
 fn a_host_that_listens_does_not_keep_the_gateway() {
     let mut scene = Scene::open(Way::HttpLegacy, "");

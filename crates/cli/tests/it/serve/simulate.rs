@@ -154,6 +154,12 @@ deny = "too dear"
         changes(&elsewhere).contains(&"notes:spend_note hold > refuse E_RULE_DENIED".to_owned()),
         "{elsewhere}"
     );
+    // Paths are judged by their text: this one leads nowhere without a folder to begin in, and the notes have one.
+    let paths = simulate(
+        &scene,
+        "[[rules]]\nmatch = \"notes:spend_note\"\nwhen = \"under(args.id, '.') && !args.id.under('/etc')\"\ndeny = \"no\"\n",
+    );
+    assert!(changes(&paths).contains(&"notes:spend_note hold > refuse E_RULE_DENIED".to_owned()), "{paths}");
     let none =
         scene.world.run(&["policy", "simulate", "--rules", "new.toml", "--since", "2030-01-01", "--json"]);
     assert_eq!(none.envelope()["data"]["replayed"], 0);

@@ -413,7 +413,7 @@ fn one_trace_goes_through_two_gateways() {
     let address = inner.gateway().address();
     for way in [Way::StdioLegacy, Way::HttpModern] {
         let config = format!(
-            "[upstreams.inner]\nurl = \"http://{address}/mcp/router\"\nheaders = {{ Authorization = \"Bearer {}\" }}\n",
+            "[upstreams.inner]\nurl = \"http://{address}/mcp/router\"\nheaders = {{ Authorization = \"Bearer {}\" }}\n[[rules]]\nmatch = \"inner:call_tool_read\"\neffect = \"read\"\n",
             inner.bearer()
         );
         let outer_world = collector.world(&[("OTEL_SERVICE_NAME", "outer")]);

@@ -1,15 +1,18 @@
 'use strict';
-// A card: shows a plan or its outcome, and carries one answer of the person who looks at it. No framework, no network, no markup made from text.
+// A card: shows a plan or its outcome, and sends one answer of the person who looks at it. No framework, no network access, no markup made from text.
 (() => {
   const $ = (id) => document.getElementById(id);
   const PROTOCOL = '2026-01-26';
-  // The one address a button may open. It stands in this page, which only the gateway writes.
+  // The only address a button may open. It is part of this document, which only the gateway writes.
   const DESK = document.documentElement.dataset.desk;
+  // Hidden characters, from the list the gateway uses everywhere. Texts of results and of the host reach the card unescaped.
+  const HIDDEN = new RegExp({{hidden}}, 'gu');
+  const visible = (words) => String(words).replace(HIDDEN, (char) => char === '\r' ? '\\r' : '\\u{' + char.codePointAt(0).toString(16) + '}');
   const host = { can: {}, context: {} };
-  // The one state of the card. `locked` is set before anything is sent: two clicks are one action.
+  // All state of the card. `locked` is set before anything is sent, so that two clicks are one action.
   const S = { state: 'loading', view: null, card: null, answer: null, locked: false, answered: false, told: false, retry: null, polling: null, closed: false };
 
-  // --- talking with the host -------------------------------------------------------------------------------------
+  // --- messages to and from the host -----------------------------------------------------------------------------
   let nextId = 1;
   const open = new Map();
   const post = (message) => window.parent.postMessage({ jsonrpc: '2.0', ...message }, '*');
@@ -36,17 +39,17 @@
       if (message.method === 'ui/resource-teardown') { stop(); post({ id: message.id, result: {} }); }
       else if (message.method === 'ping') post({ id: message.id, result: {} });
       else post({ id: message.id, error: { code: -32601, message: 'not offered by this card' } });
-    } else heard(message.method, message.params || {});
+    } else received(message.method, message.params || {});
   });
 
-  function heard(method, params) {
-    if (method === 'ui/notifications/tool-input') asked(params.arguments || {});
-    else if (method === 'ui/notifications/tool-result') took(params);
+  function received(method, params) {
+    if (method === 'ui/notifications/tool-input') showInput(params.arguments || {});
+    else if (method === 'ui/notifications/tool-result') showResult(params);
     else if (method === 'ui/notifications/tool-cancelled') cancelledByHost(params.reason);
     else if (method === 'ui/notifications/host-context-changed') { Object.assign(host.context, params); dress(); }
   }
 
-  async function begin() {
+  async function initialize() {
     const answer = await request('ui/initialize', {
       protocolVersion: PROTOCOL,
       appInfo: { name: 'countersign-' + document.documentElement.dataset.kind, version: '1' },
@@ -87,12 +90,13 @@
   function el(tag, name, ...children) {
     const made = document.createElement(tag);
     if (name) made.className = name;
-    for (const child of children) if (child !== null && child !== undefined) made.append(child);
+    for (const child of children) if (child !== null && child !== undefined) made.append(typeof child === 'string' ? visible(child) : child);
     return made;
   }
   const text = (value) => value === null || value === undefined ? '—' : typeof value === 'string' ? value : JSON.stringify(value);
   const show = (id, shown) => { $(id).hidden = !shown; };
-  function say(id, words) { $(id).textContent = words || ''; show(id, Boolean(words)); }
+  function say(id, words) { $(id).textContent = visible(words || ''); show(id, Boolean(words)); }
+  const title = (words) => { $('title').textContent = visible(words); };
 
   // --- what is shown -----------------------------------------------------------------------------------------------
   const TONES = { APPLIED: 'good', done: 'good', FAILED: 'bad', failed: 'bad' };
@@ -137,9 +141,9 @@
     if (view.message) boxes.push(el('p', 'say', view.message));
     if (view.error && view.error !== view.message) boxes.push(el('p', 'say failure', view.error));
     boxes.push(...view.actions.map(actionBox), ...view.diffs.map(diffBox), ...view.texts.map((one) => el('pre', '', one)));
-    const more_said = [view.next && view.next.length ? { it_suggests: view.next } : null, view.rest, view.for_programs].filter((one) => one !== null && one !== undefined);
-    if (more_said.length) {
-      const more = el('details', '', el('summary', '', 'Everything else it said'), ...more_said.map((one) => el('pre', '', JSON.stringify(one, null, 2))));
+    const rest = [view.next && view.next.length ? { it_suggests: view.next } : null, view.rest, view.for_programs].filter((one) => one !== null && one !== undefined);
+    if (rest.length) {
+      const more = el('details', '', el('summary', '', 'More of the answer'), ...rest.map((one) => el('pre', '', JSON.stringify(one, null, 2))));
       more.addEventListener('toggle', measure);
       boxes.push(more);
     }
@@ -163,12 +167,12 @@
   }
 
   function head(view) {
-    $('title').textContent = view.title || view.tool || 'Countersign';
+    title(view.title || view.tool || 'Countersign');
     const badge = $('badge');
     badge.hidden = !view.effect;
-    if (view.effect) { badge.textContent = view.effect; badge.dataset.effect = view.effect; }
+    if (view.effect) { badge.textContent = visible(view.effect); badge.dataset.effect = view.effect; }
     const target = view.view && view.view.target;
-    const facts = [target, view.principal && 'asked by ' + view.principal, view.reason && '“' + view.reason + '”'];
+    const facts = [target, view.principal && 'requested by ' + view.principal, view.reason && '“' + view.reason + '”'];
     say('sub', facts.filter(Boolean).join(' · '));
   }
 
@@ -195,7 +199,7 @@
     unknown: ['Outcome unknown', 'bad'], blocked: ['Blocked', 'bad'], unmarked: ['Not from Countersign', ''],
   };
 
-  // The card as its state says; called after every change of it.
+  // Draws the card in its state; called after every change.
   function draw(words) {
     const [name, tone] = PILLS[S.state] || ['', ''];
     $('card').dataset.state = S.state;
@@ -206,10 +210,10 @@
     const view = S.view || {};
     const waits = S.state === 'ready' || S.state === 'blocked';
     const active = waits || ((S.state === 'pending' || S.state === 'cancelled') && S.locked);
-    const person = needsDesk(view);
-    const rail = railOf();
-    show('confirm', active && S.card !== undefined && rail !== 'none' && !person && S.state !== 'blocked' && !blocked(view));
-    show('cancel', active && rail !== 'none');
+    const person = needsPage(view);
+    const channel = channelOf();
+    show('confirm', active && S.card !== undefined && channel !== 'none' && !person && S.state !== 'blocked' && !blocked(view));
+    show('cancel', active && channel !== 'none');
     show('desk', waits && person && canOpen(view));
     show('typed', waits && Boolean(view.confirm) && view.confirm.kind === 'type' && canOpen(view));
     show('retry', Boolean(S.retry));
@@ -220,23 +224,23 @@
   }
 
   const blocked = (view) => Boolean(view.blocks && view.blocks.length);
-  const needsDesk = (view) => Boolean(view.confirm && (view.confirm.kind === 'type' || view.confirm.strength === 'human'));
-  const canOpen = (view) => Boolean(host.can.openLinks && isDesk(view.approve_url));
-  const railOf = () => host.can.serverTools && S.card ? 'tool' : host.can.message ? 'message' : 'none';
+  const needsPage = (view) => view.needs_desk === true;
+  const canOpen = (view) => Boolean(host.can.openLinks && isApprovalsPage(view.approve_url));
+  const channelOf = () => host.can.serverTools && S.card ? 'tool' : host.can.message ? 'message' : 'none';
 
   function readyHint(view) {
     if (blocked(view)) return 'Nothing has changed, and it can’t be applied as it is.';
-    const by = isDesk(view.approve_url) ? view.approve_url + ' or ' + view.approve_command : view.approve_command;
-    if (needsDesk(view)) return 'A person decides this on the desk: ' + by;
-    if (railOf() === 'none') return 'This host carries no answer from here. Say yes or no in the chat, or: ' + by;
-    if (railOf() === 'message' && view.confirm && view.confirm.strength === 'host') return 'This host can’t vouch for a click: after Confirm a person also agrees, at ' + by;
+    const by = isApprovalsPage(view.approve_url) ? view.approve_url + ' or ' + view.approve_command : view.approve_command;
+    if (needsPage(view)) return 'A person decides this on the approvals page: ' + by;
+    if (channelOf() === 'none') return 'This host sends no answers of cards. Answer in the chat, or use: ' + by;
+    if (channelOf() === 'message' && view.confirm && view.confirm.strength === 'host') return 'This host can’t vouch for a click: after Confirm a person also has to approve: ' + by;
     return 'Nothing has changed yet.';
   }
 
-  // --- what comes from the host --------------------------------------------------------------------------------------
-  function asked(given) {
+  // --- results from the host -------------------------------------------------------------------------------------------
+  function showInput(given) {
     if (S.state !== 'loading') return;
-    $('title').textContent = typeof given.name === 'string' ? given.name : 'Waiting for the preview…';
+    title(typeof given.name === 'string' ? given.name : 'Waiting for the preview…');
   }
 
   function cancelledByHost(reason) {
@@ -246,7 +250,7 @@
     draw({ hint: reason ? 'The host ended the call: ' + reason : 'The host ended the call.' });
   }
 
-  function took(result) {
+  function showResult(result) {
     const meta = result._meta || {};
     const facts = isObject(meta.countersign) ? meta.countersign : null;
     const view = facts && isObject(meta['countersign/view']) ? meta['countersign/view'] : null;
@@ -261,15 +265,15 @@
 
   const isObject = (value) => Boolean(value) && typeof value === 'object';
 
-  // An envelope counts only with the gateway's mark. An upstream can copy every other byte of it: the gateway takes out of its
-  // `_meta` whatever begins with `countersign`.
+  // An envelope counts only with the gateway's mark in `_meta`. An upstream can copy everything else; the gateway removes
+  // members that begin with `countersign` from the `_meta` of upstreams.
   function ownEnvelope(result) {
     const facts = result._meta && result._meta.countersign;
     const content = result.structuredContent;
     return isObject(facts) && facts.envelope === true && isObject(content) && content.schema_version === 1 ? content : null;
   }
 
-  // A result without our mark: somebody else's, or of a host that keeps `_meta` to itself. It is shown and offers nothing.
+  // A result without the mark: not ours, or of a host that does not pass `_meta` on. Shown without buttons.
   function unmarked(result) {
     stop(); S.closed = false;
     S.view = null; S.card = null; S.retry = null; S.state = 'unmarked';
@@ -277,8 +281,8 @@
     draw({ hint: 'Countersign did not mark this answer, so nothing can be decided here. Use the chat, the approvals page or: countersign plans' });
   }
 
-  // Whether an address is the desk's own: the same origin, nothing else.
-  function isDesk(url) {
+  // Whether an address has the origin of the approvals page.
+  function isApprovalsPage(url) {
     try { return Boolean(DESK) && typeof url === 'string' && new URL(url).origin === new URL(DESK).origin; } catch { return false; }
   }
 
@@ -334,14 +338,14 @@
   function refused(envelope) {
     const error = envelope.errors && envelope.errors[0] || { code: '', message: 'refused' };
     S.state = 'refused';
-    $('title').textContent = S.view && S.view.tool || envelope.command || 'Refused';
+    title(S.view && S.view.tool || envelope.command || 'Refused');
     const next = error.details && error.details.next_actions || [];
     draw({ reason: (error.code ? error.code + ': ' : '') + error.message, hint: next.length ? 'Next: ' + next.join(', ').replaceAll('_', ' ') : '' });
   }
 
   function stepsDone(envelope) {
     S.state = envelope.ok ? 'applied' : 'failed';
-    $('title').textContent = 'Plan of ' + envelope.data.steps.length + ' steps';
+    title('Plan of ' + envelope.data.steps.length + ' steps');
     const boxes = envelope.data.steps.map((step) => {
       const said = step.result && (step.result.structuredContent || step.result);
       const why = step.state === 'failed' ? reasonOfResult(step.result) : '';
@@ -361,19 +365,19 @@
     S.locked = true; S.answer = answer; S.retry = null;
     S.state = answer === 'approve' ? 'pending' : 'cancelled';
     draw({});
-    const rail = railOf();
+    const channel = channelOf();
     try {
-      if (rail === 'tool' && !S.answered) { if (!await answerPlan(answer)) return; }
+      if (channel === 'tool' && !S.answered) { if (!await answerPlan(answer)) return; }
       if (!S.told) await tell(answer === 'approve' ? S.view.apply : S.view.cancel);
     } catch (error) {
       return fail(error.message, () => { S.locked = false; decide(answer); });
     }
     if (answer === 'reject') { stop(); S.closed = false; return draw({ hint: 'Nothing was changed.' }); }
-    draw({ hint: rail === 'tool' ? (S.told ? 'Approved. The agent runs it next.' : 'Approved. Tell the agent to go on.') : 'Sent to the agent.' });
+    draw({ hint: channel === 'tool' ? (S.told ? 'Approved. The agent runs it next.' : 'Approved. Tell the agent to continue.') : 'Sent to the agent.' });
     watch(1200);
   }
 
-  // The answer itself; false where somebody was faster and the card shows what they decided.
+  // Sends the answer; false if somebody else decided first and the card shows that decision.
   async function answerPlan(answer) {
     const result = await request('tools/call', { name: 'answer_plan', arguments: { plan_id: S.card.plan_id, nonce: S.card.nonce, answer } });
     const envelope = ownEnvelope(result);
@@ -382,21 +386,21 @@
     const error = envelope.errors && envelope.errors[0] || {};
     if (error.code === 'E_PLAN_DECIDED') {
       const plan = await planNow();
-      // A reply that was lost on its way: the answer is ours.
+      // The reply to our own answer was lost.
       const ours = plan && plan.approval && plan.approval.rail === 'card' && plan.state === 'approved' && answer === 'approve';
       if (ours) { S.answered = true; return true; }
-      if (plan) settle(plan); else elsewhere('Somebody decided it already.');
+      if (plan) settle(plan); else elsewhere('Somebody has already decided it.');
       return false;
     }
     const words = (result.content || []).map((block) => block.text).filter(Boolean).join('\n');
     throw new Error(error.message ? (error.code ? error.code + ': ' : '') + error.message : words || 'the answer was refused');
   }
 
-  // So that the agent repeats the call and sees its result: as a message where the host takes one, as context else.
+  // Tells the agent to repeat the call: as a message if the host takes one, otherwise as context.
   async function tell(words) {
     if (host.can.message) { await message(words); S.told = true; return; }
     if (!host.can.updateModelContext) return;
-    // Acknowledged is not delivered: the person is asked to say it as well.
+    // The host may acknowledge without delivering; the hint also asks the person to tell the agent.
     await request('ui/update-model-context', { content: [{ type: 'text', text: words }] }).catch(() => {});
   }
 
@@ -411,7 +415,7 @@
     draw({ hint, pill });
   }
 
-  // --- what became of it: asked for, so that a lost message hides nothing ------------------------------------------------
+  // --- the state of the plan: polled, so that a lost message hides nothing -----------------------------------------------
   async function planNow() {
     const result = await request('tools/call', { name: 'get_plan', arguments: { plan_id: S.view.plan_id } }, 15000).catch(() => null);
     const envelope = result && !result.isError && ownEnvelope(result);
@@ -424,12 +428,12 @@
     S.polling = setInterval(() => { if (!document.hidden) refresh(); }, every);
   }
 
-  let asking = false;
+  let polling = false;
   async function refresh() {
-    if (asking || S.closed) return;
-    asking = true;
+    if (polling || S.closed) return;
+    polling = true;
     const plan = await planNow();
-    asking = false;
+    polling = false;
     if (plan && !S.closed) settle(plan);
   }
 
@@ -459,16 +463,16 @@
     if (plan.state === 'done') {
       S.state = 'applied';
       const used = S.answer !== 'approve' && plan.approval && plan.approval.rail !== 'card';
-      return draw({ hint: used ? 'Run already, agreed to over ' + plan.approval.rail + '.' : messageOfResult(plan.result) });
+      return draw({ hint: used ? 'Already run; approved over ' + plan.approval.rail + '.' : messageOfResult(plan.result) });
     }
     S.state = 'failed';
-    // The plan is spent: trying again is a new plan, which the agent has to ask for.
+    // The plan is used up: another try needs a new plan, which the agent has to request.
     const again = S.view.retry;
     if (host.can.message && again) S.retry = () => { S.retry = null; message(again).then(() => draw({ reason: reasonOfResult(plan.result), hint: 'The agent was asked for a new plan.' }), (error) => fail(error.message, S.retry)); draw({ reason: reasonOfResult(plan.result) }); };
     draw({ reason: reasonOfResult(plan.result) });
   }
 
-  // What was planned gives way to what was done, where the answer lists it.
+  // Replaces the planned changes by the actual ones, if the result lists them.
   function done(result) {
     const said = result && result.structuredContent || {};
     const listed = Array.isArray(said.actions) && said.actions.every((action) => action && Array.isArray(action.changes));
@@ -498,20 +502,20 @@
     return words || 'It gave no reason.';
   }
 
-  function openDesk() {
+  function openPage() {
     const url = S.view && S.view.approve_url;
-    if (!isDesk(url) || !host.can.openLinks) return;
+    if (!isApprovalsPage(url) || !host.can.openLinks) return;
     request('ui/open-link', { url }).then((answer) => {
       if (answer.isError) throw new Error('the host did not open it');
-    }).catch((error) => draw({ reason: 'The desk was not opened: ' + error.message, hint: url }));
+    }).catch((error) => draw({ reason: 'The approvals page was not opened: ' + error.message, hint: url }));
   }
 
   $('confirm').addEventListener('click', () => decide('approve'));
   $('cancel').addEventListener('click', () => decide('reject'));
   $('retry').addEventListener('click', () => { const again = S.retry; if (again) again(); });
-  $('desk').addEventListener('click', openDesk);
-  $('typed-field').addEventListener('click', openDesk);
-  $('typed-field').addEventListener('keydown', (event) => { if (event.key === 'Enter') openDesk(); });
+  $('desk').addEventListener('click', openPage);
+  $('typed-field').addEventListener('click', openPage);
+  $('typed-field').addEventListener('keydown', (event) => { if (event.key === 'Enter') openPage(); });
   dress();
-  begin().catch((error) => { S.state = 'refused'; draw({ reason: 'The host did not greet this card: ' + error.message }); });
+  initialize().catch((error) => { S.state = 'refused'; draw({ reason: 'The host did not initialize this card: ' + error.message }); });
 })();

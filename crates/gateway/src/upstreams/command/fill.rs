@@ -1,22 +1,22 @@
-//! Filling the words of a command: each value becomes one literal argument, or a part of one, or several where it is a list; never
-//! text for a shell. What could be taken for a flag, or can't be an argument at all, is refused before anything runs.
+//! Fills the words of a command: each value becomes one literal argument, a part of one, or several for a list; never text for a shell.
+//! A value that could be taken for a flag, or cannot be an argument at all, is refused before anything runs.
 
-use countersign_core::config::{Argv, CommandTool, Input, InputType, LeadingDash, Piece, Template, Word};
-use countersign_core::refusal::Refusal;
+use countersign_config::{
+    Argv, CommandInput, CommandTool, InputType, LeadingDash, Template, TemplatePiece, Word,
+};
+use countersign_policy::refusal::Refusal;
 use serde_json::{Map, Value};
 
-use crate::asked::invalid;
+use crate::request::invalid;
 
-/// The values of one call, checked.
-pub(super) struct Given<'t> {
-    /// Whose words they fill.
+pub(super) struct CheckedArguments<'t> {
     tool: &'t str,
-    /// The texts of each input that is there; a list may have several.
+    /// The texts of each given input; a list may have several.
     texts: Vec<(&'t str, Vec<String>)>,
 }
 
-impl<'t> Given<'t> {
-    /// Checks the values of a call. The gate has held them against the input schema already; what matters here is checked again.
+impl<'t> CheckedArguments<'t> {
+    /// Checks the values of a call. The gate has checked them against the input schema; the essential checks are repeated here.
     pub(super) fn read(tool: &'t CommandTool, arguments: &str) -> Result<Self, Refusal> {
         let given = object(arguments)?;
         if let Some(stranger) =
@@ -37,8 +37,8 @@ impl<'t> Given<'t> {
         Ok(Self { tool: tool.name.as_str(), texts })
     }
 
-    /// The values a command that looks needs of a call to any tool. What it can't do without has to be there, and a word that a value
-    /// begins must not look like a flag.
+    /// The values a preview command needs of a call to any tool. Required ones must be given, and a word that begins with a value must not look
+    /// like a flag.
     pub(super) fn of_call(tool: &'t str, argv: &'t Argv, arguments: &str) -> Result<Self, Refusal> {
         let given = object(arguments)?;
         let mut texts: Vec<(&str, Vec<String>)> = Vec::new();
@@ -62,7 +62,7 @@ impl<'t> Given<'t> {
             }
             for template in templates(word) {
                 given.check_word(template, behind_flags)?;
-                behind_flags |= template.pieces() == [Piece::Literal("--".to_owned())];
+                behind_flags |= template.pieces() == [TemplatePiece::Literal("--".to_owned())];
             }
         }
         Ok(given)
@@ -76,7 +76,7 @@ impl<'t> Given<'t> {
                 ([_, ..], _) => {}
             }
         }
-        if let Some(Piece::Input(name)) = template.pieces().first().filter(|_| !behind_flags)
+        if let Some(TemplatePiece::Input(name)) = template.pieces().first().filter(|_| !behind_flags)
             && self.of(name).iter().any(|text| text.starts_with('-'))
         {
             return Err(invalid(name, "must not start with `-`: it could be taken for a flag"));
@@ -88,13 +88,12 @@ impl<'t> Given<'t> {
         self.texts.iter().find(|(known, _)| *known == name).map_or(&[], |(_, texts)| texts)
     }
 
-    /// The command's words.
     pub(super) fn words(&self, argv: &Argv) -> Result<Vec<String>, Refusal> {
         let mut words = Vec::new();
         for word in argv {
             match word {
                 Word::One(template) => words.extend(self.word(template)?),
-                // A group with an input that is not there, or an empty list, is not there.
+                // A group with an absent input or an empty list is left out.
                 Word::Group(group) => {
                     let there = |name: &str| !self.of(name).is_empty();
                     if group.iter().all(|template| template.inputs().all(there)) {
@@ -111,15 +110,15 @@ impl<'t> Given<'t> {
         }
     }
 
-    /// One word, none, or as many as the list that fills it.
+    /// One word, none, or one per item of a list.
     fn word(&self, template: &Template) -> Result<Vec<String>, Refusal> {
         match template.pieces() {
-            [Piece::Input(name)] => Ok(self.of(name).to_vec()),
+            [TemplatePiece::Input(name)] => Ok(self.of(name).to_vec()),
             _ => Ok(vec![self.text(template, " ")?]),
         }
     }
 
-    /// What the command reads; a list is one item a line.
+    /// The command's stdin; a list has one item per line.
     pub(super) fn stdin(&self, template: Option<&Template>) -> Result<Option<Vec<u8>>, Refusal> {
         let text = template.map(|template| self.text(template, "\n")).transpose()?;
         Ok(text.map(String::into_bytes))
@@ -129,11 +128,11 @@ impl<'t> Given<'t> {
         let mut text = String::new();
         for piece in template.pieces() {
             match piece {
-                Piece::Literal(literal) => text.push_str(literal),
-                Piece::Found(secret) => text.push_str(secret.expose()),
-                Piece::Input(name) => text.push_str(&self.of(name).join(between)),
-                // Looked up before an upstream is built; one that is left is a mistake, and nothing runs with it.
-                Piece::Reference(..) => {
+                TemplatePiece::Literal(literal) => text.push_str(literal),
+                TemplatePiece::Found(secret) => text.push_str(secret.expose()),
+                TemplatePiece::Input(name) => text.push_str(&self.of(name).join(between)),
+                // References are resolved before an upstream is built; one that is left is a bug, and nothing runs with it.
+                TemplatePiece::Reference(..) => {
                     return Err(invalid(self.tool, "has a word that was not looked up"));
                 }
             }
@@ -142,7 +141,6 @@ impl<'t> Given<'t> {
     }
 }
 
-/// The texts of a word.
 pub(super) fn templates(word: &Word) -> &[Template] {
     match word {
         Word::One(template) => std::slice::from_ref(template),
@@ -154,7 +152,6 @@ fn object(arguments: &str) -> Result<Map<String, Value>, Refusal> {
     serde_json::from_str(arguments).map_err(|_| invalid("arguments", "must be an object"))
 }
 
-/// A value as the text it is to a command.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -164,10 +161,9 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A value as an argument.
-fn text(input: &Input, value: &Value) -> Result<String, Refusal> {
+fn text(input: &CommandInput, value: &Value) -> Result<String, Refusal> {
     let text = match value.as_f64() {
-        // 2.0 is a whole number in JSON, and `2` to a command.
+        // 2.0 is an integer in JSON, and `2` to a command.
         Some(float) if value.is_f64() && input.kind == InputType::Integer && float.fract() == 0.0 => {
             format!("{float:.0}")
         }

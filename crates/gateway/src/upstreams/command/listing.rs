@@ -1,17 +1,16 @@
-//! A command tool's definition as it is listed: the configuration's, with what every argument of a command must be said in the input
-//! schema, so that the gate refuses a value that looks like a flag before anything is previewed or asked.
+//! The listed definition of a command tool: the configured one, with the limits of command arguments added to its input schema, so that the
+//! gate refuses a value that looks like a flag before anything is previewed or asked.
 
-use countersign_core::config::{CommandTool, Input, LeadingDash, Running};
-use countersign_wire::raw::{self, Raw};
+use countersign_config::{CommandInput, CommandRunMode, CommandTool, LeadingDash};
+use countersign_mcp::raw::{self, RawJson};
 use serde_json::{Map, Value, json};
 
-/// No argument of a process can hold a NUL.
+/// No argument of a process can contain a NUL.
 pub(crate) const NO_NUL: &str = "^[^\\x00]*$";
-/// Nor may it look like a flag. One pattern for both: checking a long text twice costs twice.
+/// Nor may it look like a flag. One pattern for both, because checking a long text twice costs twice.
 pub(crate) const NO_FLAG: &str = "^([^-\\x00][^\\x00]*)?$";
 
-/// The definition.
-pub(super) fn definition(tool: &CommandTool) -> Raw {
+pub(super) fn definition(tool: &CommandTool) -> RawJson {
     let mut definition = tool.definition();
     let properties =
         definition.get_mut("inputSchema").and_then(|schema| schema.get_mut("properties")?.as_object_mut());
@@ -22,18 +21,18 @@ pub(super) fn definition(tool: &CommandTool) -> Raw {
             }
         }
     }
-    // Clients that know tasks may follow a run as one.
-    if tool.running == Running::Background {
+    // Clients that support tasks may follow a run as one.
+    if tool.running == CommandRunMode::Background {
         definition.insert("execution".into(), json!({"taskSupport": "optional"}));
     }
     raw::to_raw(&definition)
 }
 
-fn narrow(input: &Input, schema: &mut Map<String, Value>) {
+fn narrow(input: &CommandInput, schema: &mut Map<String, Value>) {
     match schema.get("type").and_then(Value::as_str) {
         Some("array") => {
             let items = schema.entry("items").or_insert_with(|| json!({}));
-            // Items of any kind but these can't be said more of; they are checked when they are filled in.
+            // Other items cannot be constrained here; they are checked when they are filled in.
             if let Some(items) = items.as_object_mut() {
                 require(items, demands(input));
             }
@@ -43,8 +42,8 @@ fn narrow(input: &Input, schema: &mut Map<String, Value>) {
     }
 }
 
-/// Patterns speak of strings only and `minimum` of numbers, so all of them may stand beside any type.
-fn demands(input: &Input) -> Vec<Value> {
+/// Patterns apply to strings only and `minimum` to numbers, so all of them fit beside any type.
+fn demands(input: &CommandInput) -> Vec<Value> {
     match input.leading_dash {
         LeadingDash::Allowed => vec![json!({"pattern": NO_NUL})],
         LeadingDash::Refused => {
@@ -70,7 +69,7 @@ fn require(schema: &mut Map<String, Value>, demands: Vec<Value>) {
     if let Some(all) = all.as_array_mut() {
         all.extend(demands);
     } else {
-        // No schema at all in that place: ours is one.
+        // No schema in that place: ours is the schema.
         *all = Value::Array(demands);
     }
 }

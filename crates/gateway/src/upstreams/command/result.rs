@@ -1,66 +1,72 @@
-//! What a command's end becomes for the caller: its output as text, parsed where that is configured; a bad exit as an error result with
-//! the last of stderr; no end at all as a fault that says whether it may have acted.
+//! Turns the end of a command into a result: its output as text, parsed where configured; a bad exit as an error with the end of stderr; no
+//! end at all as a fault that says whether it may have acted.
 
 use std::time::Duration;
 
-use countersign_core::config::Parse;
-use countersign_core::words::plural;
-use countersign_wire::fault::Sent;
-use countersign_wire::raw::{self, Raw, within_nesting};
+use countersign_config::CommandOutputFormat;
+use countersign_mcp::fault::DeliveryState;
+use countersign_mcp::raw::{self, RawJson, within_nesting};
+use countersign_policy::words::plural;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::runs::{Captured, Done, End};
+use crate::runs::{CapturedOutput, FinishedCommand, ProcessEnd};
 use crate::upstreams::UpstreamFault;
 
-/// How deep parsed output may nest: a result holds it two levels down.
+/// A result contains the parsed output two levels down.
 const DEEPEST: usize = 60;
-/// How much of stderr stands in a fault.
+/// How much of stderr a fault shows.
 const LAST_WORDS: usize = 400;
 
-/// How a result is to be read.
-pub(super) struct Reading<'a> {
+pub(super) struct ResultReader<'a> {
     pub(super) name: &'a str,
     pub(super) ok_exit: &'a [i32],
-    pub(super) parse: Parse,
+    pub(super) parse: CommandOutputFormat,
     pub(super) timeout: Option<Duration>,
 }
 
-impl Reading<'_> {
-    /// The result or the fault of a command that was waited for.
-    pub(super) fn told(&self, done: &Done) -> Result<Raw, UpstreamFault> {
+impl ResultReader<'_> {
+    pub(super) fn result_of(&self, done: &FinishedCommand) -> Result<RawJson, UpstreamFault> {
         let name = self.name;
         match &done.end {
-            End::Exited(code) if self.ok_exit.contains(code) => Ok(self.good(done, *code)),
-            End::Exited(code) => Ok(bad(done, format!("`{name}` failed with exit code {code}"), Some(*code))),
-            End::Signalled(signal) => Ok(bad(done, format!("`{name}` was ended by signal {signal}"), None)),
-            End::TimedOut => {
+            ProcessEnd::Exited(code) if self.ok_exit.contains(code) => Ok(self.success(done, *code)),
+            ProcessEnd::Exited(code) => {
+                Ok(failure(done, format!("`{name}` failed with exit code {code}"), Some(*code)))
+            }
+            ProcessEnd::Signalled(signal) => {
+                Ok(failure(done, format!("`{name}` was ended by signal {signal}"), None))
+            }
+            ProcessEnd::TimedOut => {
                 let limit = self.timeout.unwrap_or_default();
                 let why =
-                    format!("`{name}` took longer than {limit:?} and was killed{}", last_words(&done.err));
-                Err(UpstreamFault::Timeout { why, sent: Sent::Unknown })
+                    format!("`{name}` took longer than {limit:?} and was killed{}", stderr_end(&done.err));
+                Err(UpstreamFault::Timeout { why, sent: DeliveryState::Unknown })
             }
-            End::Stopped => {
-                let why = format!("`{name}` was stopped{}", last_words(&done.err));
-                Err(UpstreamFault::Unavailable { why, sent: Sent::Unknown })
+            ProcessEnd::Stopped => {
+                let why = format!("`{name}` was stopped{}", stderr_end(&done.err));
+                Err(UpstreamFault::Unavailable { why, sent: DeliveryState::Unknown })
             }
-            End::NotStarted(why) => Err(UpstreamFault::Unavailable { why: why.clone(), sent: Sent::No }),
-            End::NoTurn => {
+            ProcessEnd::NotStarted(why) => {
+                Err(UpstreamFault::Unavailable { why: why.clone(), sent: DeliveryState::No })
+            }
+            ProcessEnd::NoTurn => {
                 let why = format!("`{name}` waited for its turn until its time was up");
-                Err(UpstreamFault::Timeout { why, sent: Sent::No })
+                Err(UpstreamFault::Timeout { why, sent: DeliveryState::No })
             }
         }
     }
 
-    fn good(&self, done: &Done, code: i32) -> Raw {
+    fn success(&self, done: &FinishedCommand, code: i32) -> RawJson {
         let (out, err) = (text(&done.out, done), text(&done.err, done));
         let (structure, note) = match self.parse {
-            Parse::Text => (None, None),
-            Parse::Lines => (Some(raw::to_raw(&json!({"lines": out.lines().collect::<Vec<_>>()}))), None),
-            Parse::Json if done.out.left_out() > 0 => {
+            CommandOutputFormat::Text => (None, None),
+            CommandOutputFormat::Lines => {
+                (Some(raw::to_raw(&json!({"lines": out.lines().collect::<Vec<_>>()}))), None)
+            }
+            CommandOutputFormat::Json if done.out.left_out() > 0 => {
                 (None, Some("the output is longer than `output` allows, and was not read as JSON".to_owned()))
             }
-            Parse::Json => match as_structure(&out) {
+            CommandOutputFormat::Json => match as_structure(&out) {
                 Ok(structure) => (Some(structure), None),
                 Err(why) => (None, Some(format!("the output is not what was expected: {why}"))),
             },
@@ -70,31 +76,36 @@ impl Reading<'_> {
         if blocks.is_empty() {
             blocks.push(format!("`{}` ended with exit code {code} and wrote nothing", self.name));
         }
-        whole(&blocks, structure.as_deref(), false, Some(code))
+        tool_result(&blocks, structure.as_deref(), false, Some(code))
     }
 }
 
-fn bad(done: &Done, what: String, code: Option<i32>) -> Raw {
+fn failure(done: &FinishedCommand, what: String, code: Option<i32>) -> RawJson {
     let mut blocks = vec![what, text(&done.err, done), text(&done.out, done)];
     blocks.retain(|block| !block.is_empty());
-    whole(&blocks, None, true, code)
+    tool_result(&blocks, None, true, code)
 }
 
-fn whole(blocks: &[String], structure: Option<&RawValue>, is_error: bool, code: Option<i32>) -> Raw {
+fn tool_result(
+    blocks: &[String],
+    structure: Option<&RawValue>,
+    is_error: bool,
+    code: Option<i32>,
+) -> RawJson {
     let content: Vec<Value> = blocks.iter().map(|text| json!({"type": "text", "text": text})).collect();
     let mut result = json!({"content": content, "isError": is_error});
     if let (Some(members), Some(code)) = (result.as_object_mut(), code) {
         members.insert("_meta".into(), json!({"countersign/command": {"exit_code": code}}));
     }
     let result = raw::to_raw(&result);
-    // The structure goes in as the bytes the command wrote: numbers keep their text.
+    // Passed on as the command wrote it: numbers keep their text.
     match structure {
         Some(structure) => raw::set(&result, "structuredContent", structure).unwrap_or(result),
         None => result,
     }
 }
 
-fn text(captured: &Captured, done: &Done) -> String {
+fn text(captured: &CapturedOutput, done: &FinishedCommand) -> String {
     let place = match &done.log {
         Some(log) => format!("; the whole output is in runs/{log}"),
         None => String::new(),
@@ -102,14 +113,14 @@ fn text(captured: &Captured, done: &Done) -> String {
     captured.text(&format!("\n[{} left out{place}]\n", plural(captured.left_out(), "byte")))
 }
 
-/// Parsed output: an object as it is, anything else as the member `value` of one.
-fn as_structure(text: &str) -> Result<Raw, String> {
+/// An object as it is, anything else as the member `value` of one.
+fn as_structure(text: &str) -> Result<RawJson, String> {
     let text = text.trim();
     if !within_nesting(text, DEEPEST) {
         return Err(format!("it nests deeper than {DEEPEST} levels"));
     }
     let parsed: &RawValue = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-    // A message is one line. Between the parts of JSON an end of line is a space; inside a string there was none.
+    // A message is one line. Between tokens a line end becomes a space; valid JSON has none inside a string.
     let one_line = parsed.get().replace(['\n', '\r'], " ");
     let parsed = raw::from_text(one_line).ok_or_else(|| "not JSON".to_owned())?;
     if raw::is_object(&parsed) {
@@ -118,8 +129,7 @@ fn as_structure(text: &str) -> Result<Raw, String> {
     raw::set(&raw::empty_object(), "value", &parsed).ok_or_else(|| "not JSON".to_owned())
 }
 
-/// The end of stderr, for a sentence.
-fn last_words(err: &Captured) -> String {
+fn stderr_end(err: &CapturedOutput) -> String {
     let text = err.text(" … ");
     let text = text.trim();
     if text.is_empty() {
@@ -139,7 +149,7 @@ mod tests {
         let check = |text: &str, expect: &str| assert_eq!(as_structure(text).unwrap().get(), expect);
         check("{\n  \"a\": 1.50,\r\n  \"b\": \"x\\ny\"\n}\n", "{   \"a\": 1.50,    \"b\": \"x\\ny\" }");
         check("\n[1,\n2]\n", "{\"value\":[1, 2]}");
-        // An end of line inside a string is no JSON, and does not become any.
+        // A line end inside a string is invalid JSON, and stays so.
         assert!(as_structure("{\"a\": \"x\ny\"}").is_err());
     }
 }

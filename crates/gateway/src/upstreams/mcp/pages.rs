@@ -1,32 +1,28 @@
-//! An upstream's `tools/list`, page after page, within bounds: so many tools, pages and bytes, and no cursor twice.
-//! Takes definitions as the bytes they came; whether they make sense is the catalogue's question.
+//! Reads an upstream's `tools/list` page by page, with limits on tools, pages and bytes, and no cursor twice. Keeps definitions as raw JSON.
 
 use std::collections::HashSet;
 
-use countersign_wire::raw::{self, Raw};
+use countersign_mcp::raw::{self, RawJson};
 use serde_json::value::RawValue;
 
-/// The most tools one upstream may list.
 pub const MOST_TOOLS: usize = 10_000;
-/// The most pages of one listing.
 pub const MOST_PAGES: usize = 1_000;
-/// The most bytes of all definitions together.
+/// Of all definitions together.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// What has been listed so far.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
-    tools: Vec<Raw>,
+pub(super) struct ToolListPages {
+    tools: Vec<RawJson>,
     cursors: HashSet<String>,
     pages: usize,
     bytes: usize,
 }
 
-impl Pages {
-    /// Takes a page; the params of the next request, or none when this was the last. The sentence says what is wrong.
-    pub(super) fn take(&mut self, page: &RawValue) -> Result<Option<Raw>, String> {
+impl ToolListPages {
+    /// Adds a page; returns the params of the next request, or none after the last page. The error says what is wrong.
+    pub(super) fn take(&mut self, page: &RawValue) -> Result<Option<RawJson>, String> {
         self.pages += 1;
-        let listed = raw::get(page, "tools").map(|tools| serde_json::from_str::<Vec<Raw>>(tools.get()));
+        let listed = raw::get(page, "tools").map(|tools| serde_json::from_str::<Vec<RawJson>>(tools.get()));
         let Some(Ok(tools)) = listed else { return Err("`tools` is not a list".to_owned()) };
         self.bytes += tools.iter().map(|tool| tool.get().len()).sum::<usize>();
         self.tools.extend(tools);
@@ -49,8 +45,7 @@ impl Pages {
         Ok(Some(raw::to_raw(&serde_json::json!({ "cursor": cursor }))))
     }
 
-    /// All definitions, in their order.
-    pub(super) fn done(self) -> Vec<Raw> {
+    pub(super) fn done(self) -> Vec<RawJson> {
         self.tools
     }
 }
@@ -59,13 +54,13 @@ impl Pages {
 mod tests {
     use super::*;
 
-    fn page(text: &str) -> Raw {
+    fn page(text: &str) -> RawJson {
         raw::from_text(text).unwrap()
     }
 
     #[test]
     fn pages_join_and_keep_every_byte() {
-        let mut pages = Pages::default();
+        let mut pages = ToolListPages::default();
         let next =
             pages.take(&page(r#"{"tools":[{"name":"a","x": 1.50}],"nextCursor":"c\"1"}"#)).unwrap().unwrap();
         assert_eq!(next.get(), r#"{"cursor":"c\"1"}"#);
@@ -76,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_cursors_ends() {
-        let mut pages = Pages::default();
+        let mut pages = ToolListPages::default();
         assert!(pages.take(&page(r#"{"tools":[],"nextCursor":"a"}"#)).unwrap().is_some());
         assert!(pages.take(&page(r#"{"tools":[],"nextCursor":"b"}"#)).unwrap().is_some());
         let why = pages.take(&page(r#"{"tools":[],"nextCursor":"a"}"#)).unwrap_err();
@@ -86,12 +81,12 @@ mod tests {
     #[test]
     fn everything_is_bounded() {
         let many = |count: usize| page(&format!(r#"{{"tools":[{}]}}"#, vec!["{}"; count].join(",")));
-        assert!(Pages::default().take(&many(MOST_TOOLS)).unwrap().is_none());
+        assert!(ToolListPages::default().take(&many(MOST_TOOLS)).unwrap().is_none());
         assert_eq!(
-            Pages::default().take(&many(MOST_TOOLS + 1)).unwrap_err(),
+            ToolListPages::default().take(&many(MOST_TOOLS + 1)).unwrap_err(),
             "it lists more than 10000 tools"
         );
-        let mut pages = Pages::default();
+        let mut pages = ToolListPages::default();
         for number in 1..MOST_PAGES {
             assert!(
                 pages.take(&page(&format!(r#"{{"tools":[],"nextCursor":"{number}"}}"#))).unwrap().is_some()
@@ -99,7 +94,10 @@ mod tests {
         }
         let why = pages.take(&page(r#"{"tools":[],"nextCursor":"last"}"#)).unwrap_err();
         assert_eq!(why, "it lists more than 1000 pages");
-        assert_eq!(Pages::default().take(&page(r#"{"tools":{}}"#)).unwrap_err(), "`tools` is not a list");
-        assert_eq!(Pages::default().take(&page("[]")).unwrap_err(), "`tools` is not a list");
+        assert_eq!(
+            ToolListPages::default().take(&page(r#"{"tools":{}}"#)).unwrap_err(),
+            "`tools` is not a list"
+        );
+        assert_eq!(ToolListPages::default().take(&page("[]")).unwrap_err(), "`tools` is not a list");
     }
 }

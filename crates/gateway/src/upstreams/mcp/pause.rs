@@ -1,20 +1,18 @@
-//! How long to wait before an upstream that fell is started again: not at all the first time, then longer and longer, never
-//! beyond a bound, and a little different for each so that fallen upstreams do not return in step.
+//! The back-off before an upstream is restarted: none the first time, then doubling up to a limit, spread so that several upstreams do not
+//! restart at the same moment.
 
 use std::time::Duration;
 
-/// How restarts are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pauses {
+pub struct RestartBackoff {
     /// The pause after the second failure in a row; it doubles from there.
     pub first: Duration,
-    /// The longest pause.
     pub longest: Duration,
-    /// How long an upstream must have lived for its fall to count as the first one again.
+    /// After how long a failure counts as the first one again.
     pub stable: Duration,
 }
 
-impl Default for Pauses {
+impl Default for RestartBackoff {
     fn default() -> Self {
         Self {
             first: Duration::from_millis(250),
@@ -24,13 +22,13 @@ impl Default for Pauses {
     }
 }
 
-impl Pauses {
-    /// The pause before the next start after so many failures in a row; `seed` spreads it by up to a quarter.
+impl RestartBackoff {
+    /// The pause after so many failures in a row; `seed` spreads it by up to a quarter.
     pub fn after(&self, failures: u32, seed: u64) -> Duration {
         let Some(doublings) = failures.checked_sub(2) else { return Duration::ZERO };
         let whole = self.first.saturating_mul(1u32.checked_shl(doublings.min(31)).unwrap_or(u32::MAX));
         let whole = whole.min(self.longest);
-        // A quarter less at most: the bound stays the bound.
+        // At most a quarter less: the limit holds.
         let share = u32::try_from(mix(seed) % 256).unwrap_or(0);
         whole - whole / 4 * share / 256
     }
@@ -50,12 +48,12 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_bound_and_spread() {
-        let pauses = Pauses::default();
-        assert_eq!(pauses.after(0, 7), Duration::ZERO);
-        assert_eq!(pauses.after(1, 7), Duration::ZERO);
+        let backoff = RestartBackoff::default();
+        assert_eq!(backoff.after(0, 7), Duration::ZERO);
+        assert_eq!(backoff.after(1, 7), Duration::ZERO);
         for (failures, whole) in [(2, 250), (3, 500), (4, 1_000), (9, 32_000), (10, 60_000), (500, 60_000)] {
             let whole = Duration::from_millis(whole);
-            let all: Vec<Duration> = (0..100).map(|seed| pauses.after(failures, seed)).collect();
+            let all: Vec<Duration> = (0..100).map(|seed| backoff.after(failures, seed)).collect();
             assert!(
                 all.iter().all(|pause| *pause <= whole && *pause >= whole * 3 / 4),
                 "{failures}: {all:?}"

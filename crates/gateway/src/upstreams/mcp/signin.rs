@@ -1,6 +1,6 @@
-//! Being signed in to HTTP upstreams: tokens kept in one file that only its owner can read, shown with every request, renewed
-//! before they end. A person signs in, never the gateway by itself: it only says that somebody should. Where the configuration
-//! gives the gateway an identity of its own, it signs in as that, and keeps nothing.
+//! Tokens for HTTP upstreams: kept in one private file, sent with every request, renewed before they expire. Only a person signs in; the
+//! gateway reports that somebody should. If the configuration gives the gateway an identity of its own, it signs in as that and stores
+//! nothing.
 
 mod keys;
 mod machine;
@@ -8,30 +8,28 @@ mod session;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use countersign_wire::upstream::oauth::{OauthFault, Web, refresh};
-use countersign_wire::upstream::{Again, Bearer, HttpSpec, Later};
+use countersign_mcp::client::{BoxFuture, HttpSpec, RetryDecision, TokenProvider};
+use countersign_mcp::oauth::{OauthFault, OauthHttpClient, refresh};
 
-pub use self::keys::{Key, Keys, KeysFault};
+pub use self::keys::{KeysFault, SignInTokens, TokenFile};
 pub use self::machine::ByItself;
-pub use self::session::{Known, SignIn};
+pub use self::session::{OauthClientSettings, SignIn};
 
-/// How long before its end a token is renewed, in seconds.
+/// How long before its expiry a token is renewed, in seconds.
 const EARLY: i64 = 30;
 
-/// Shows the token of one upstream.
 pub struct SignedIn {
     url: String,
-    keys: Arc<Keys>,
-    web: Web,
+    keys: Arc<TokenFile>,
+    web: OauthHttpClient,
     /// What was last read or renewed.
-    held: Mutex<Option<Key>>,
-    /// One renewal at a time: a refresh token is good once.
-    turn: tokio::sync::Mutex<Seen>,
+    held: Mutex<Option<SignInTokens>>,
+    /// One renewal at a time: a refresh token works once.
+    turn: tokio::sync::Mutex<FileReadState>,
 }
 
-/// Whether the file was read yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum FileReadState {
     Never,
     Once,
 }
@@ -43,26 +41,25 @@ impl std::fmt::Debug for SignedIn {
 }
 
 impl SignedIn {
-    /// For the upstream of this specification.
-    pub fn new(spec: &HttpSpec, keys: Arc<Keys>) -> Self {
+    pub fn new(spec: &HttpSpec, keys: Arc<TokenFile>) -> Self {
         Self {
             url: spec.url.clone(),
             keys,
-            web: Web::of(spec),
+            web: OauthHttpClient::of(spec),
             held: Mutex::default(),
-            turn: tokio::sync::Mutex::new(Seen::Never),
+            turn: tokio::sync::Mutex::new(FileReadState::Never),
         }
     }
 
-    fn held(&self) -> Option<Key> {
+    fn held(&self) -> Option<SignInTokens> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn hold(&self, key: Option<Key>) {
+    fn set_cached(&self, key: Option<SignInTokens>) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = key;
     }
 
-    async fn read(&self) -> Option<Key> {
+    async fn read(&self) -> Option<SignInTokens> {
         match self.keys.of(&self.url).await {
             Ok(key) => key,
             Err(fault) => {
@@ -74,9 +71,9 @@ impl SignedIn {
 
     async fn current(&self) -> Option<String> {
         let mut seen = self.turn.lock().await;
-        if *seen == Seen::Never {
-            self.hold(self.read().await);
-            *seen = Seen::Once;
+        if *seen == FileReadState::Never {
+            self.set_cached(self.read().await);
+            *seen = FileReadState::Once;
         }
         let key = self.held()?;
         if !key.ends_within(EARLY) {
@@ -85,12 +82,12 @@ impl SignedIn {
         // Another process may have renewed it meanwhile.
         let key = self.read().await?;
         let key = if key.ends_within(EARLY) { self.renew(key).await } else { Some(key) };
-        self.hold(key.clone());
+        self.set_cached(key.clone());
         key.map(|key| key.access_token)
     }
 
-    /// A new token for an old one; an old one that cannot be renewed is shown as long as the upstream takes it.
-    async fn renew(&self, old: Key) -> Option<Key> {
+    /// Renews a token; one that cannot be renewed is sent as long as the upstream accepts it.
+    async fn renew(&self, old: SignInTokens) -> Option<SignInTokens> {
         let Some(token) = old.refresh_token.clone() else { return Some(old) };
         let renewed = self
             .keys
@@ -103,7 +100,7 @@ impl SignedIn {
             Ok(key) => Some(key),
             Err(KeysFault::Guard(OauthFault::Refused { error, .. })) if error == "invalid_grant" => {
                 tracing::warn!(url = self.url, "the sign-in has ended: a person has to sign in again");
-                // What cannot be renewed any more is of no use to anyone.
+                // Tokens that cannot be renewed any more are useless.
                 let _ = self.keys.forget_tokens(&self.url, &old).await;
                 None
             }
@@ -115,38 +112,44 @@ impl SignedIn {
     }
 }
 
-impl Bearer for SignedIn {
-    fn token(&self) -> Later<'_, Option<String>> {
-        // The usual case takes no turn and no file.
+impl TokenProvider for SignedIn {
+    fn token(&self) -> BoxFuture<'_, Option<String>> {
+        // The usual case takes no lock and reads no file.
         match self.held() {
             Some(key) if !key.ends_within(EARLY) => Box::pin(std::future::ready(Some(key.access_token))),
             _ => Box::pin(self.current()),
         }
     }
 
-    fn refused<'a>(&'a self, token: Option<&'a str>, status: u16, challenge: &'a str) -> Later<'a, Again> {
+    fn refused<'a>(
+        &'a self,
+        token: Option<&'a str>,
+        status: u16,
+        challenge: &'a str,
+    ) -> BoxFuture<'a, RetryDecision> {
         Box::pin(async move {
             let _turn = self.turn.lock().await;
             let stored = self.read().await;
-            let fresh =
-                |key: &Option<Key>| key.as_ref().is_some_and(|key| Some(key.access_token.as_str()) != token);
+            let fresh = |key: &Option<SignInTokens>| {
+                key.as_ref().is_some_and(|key| Some(key.access_token.as_str()) != token)
+            };
             if fresh(&stored) {
-                self.hold(stored);
-                return Again::Yes;
+                self.set_cached(stored);
+                return RetryDecision::Yes;
             }
-            // More rights are a person's to give; a token that ended may be renewed.
+            // More scopes need a person; an expired token can be renewed.
             if let (401, Some(key)) = (status, stored) {
                 let renewed = self.renew(key).await;
-                let again = if fresh(&renewed) { Again::Yes } else { Again::No };
-                self.hold(renewed);
-                if again == Again::Yes {
+                let again = if fresh(&renewed) { RetryDecision::Yes } else { RetryDecision::No };
+                self.set_cached(renewed);
+                if again == RetryDecision::Yes {
                     return again;
                 }
             }
             if let Err(fault) = self.keys.note_challenge(&self.url, challenge).await {
                 tracing::warn!(url = self.url, %fault, "what the upstream asks for could not be kept");
             }
-            Again::No
+            RetryDecision::No
         })
     }
 }

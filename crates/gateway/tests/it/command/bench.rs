@@ -1,26 +1,26 @@
-//! Command tools from a configuration's text, called as the house calls them: judged by the gate, written first, then run.
+//! Command tools from a configuration's text, called as the gateway calls them: judged, recorded, then run.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::call::{Arguments, Call, Caller, Scopes, Standing};
-use countersign_core::config::{self, Config, Source as File, UpstreamKind};
-use countersign_core::confirm::Brought;
-use countersign_core::gate::{DryRun, NoLimits, Snapshot, Verdict, Writes, judge};
-use countersign_core::ids::{FullName, RunId, Secret, ToolName};
-use countersign_core::intent::{Door, Spoken, Strictness};
-use countersign_core::mode::Mode;
-use countersign_core::record::Source;
-use countersign_core::redact::Redactor;
-use countersign_core::role::Role;
-use countersign_core::tool::Tool;
-use countersign_gateway::runs::Runs;
+use countersign_config::{self as config, Config, Source as File, UpstreamKind};
+use countersign_gateway::runs::BackgroundRuns;
 use countersign_gateway::schema::Schemas;
-use countersign_gateway::upstreams::command::{CommandUpstream, Settings};
+use countersign_gateway::upstreams::command::{CommandSettings, CommandUpstream};
 use countersign_gateway::upstreams::environment::Variable;
-use countersign_gateway::upstreams::{Errand, Upstream, UpstreamFault};
-use countersign_store::{ConnectOptions, Opened, Run, RunState, Store, StoreUrl};
+use countersign_gateway::upstreams::{Upstream, UpstreamCall, UpstreamFault};
+use countersign_policy::call::{Arguments, Caller, CallerScopes, CatalogStatus, ToolCall};
+use countersign_policy::confirm::ConfirmInput;
+use countersign_policy::gate::{DryRun, NoLimits, PolicySnapshot, Verdict, WriteStatus, judge};
+use countersign_policy::ids::{FullName, RunId, Secret, ToolName};
+use countersign_policy::intent::{CallEntryPoint, IntentStrictness, UncheckedIntent};
+use countersign_policy::mode::Mode;
+use countersign_policy::record::Source;
+use countersign_policy::redact::Redactor;
+use countersign_policy::role::Role;
+use countersign_policy::tool::Tool;
+use countersign_store::{BackgroundRun, ConnectOptions, RecordedPermit, RunState, Store, StoreUrl};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ use crate::upstreams::peer::{LONG, talk};
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) store: Store,
-    pub(crate) runs: Arc<Runs>,
+    pub(crate) runs: Arc<BackgroundRuns>,
     pub(crate) upstream: Arc<CommandUpstream>,
     config: Config,
     schemas: Schemas,
@@ -76,10 +76,10 @@ impl Bench {
         };
         let config = parsed.settle(&|reference| Ok(Secret::new(looked_up(&reference.name)))).unwrap();
         let store = store_in(folder.path()).await;
-        let runs = Runs::new(store.clone(), folder.path().join("runs"));
+        let runs = BackgroundRuns::new(store.clone(), folder.path().join("runs"));
         let written = config.upstreams.first().unwrap();
         let UpstreamKind::Command { tools, env, cwd } = &written.kind else { panic!("no command tools") };
-        let settings = Settings {
+        let settings = CommandSettings {
             tools,
             env,
             cwd: cwd.as_ref(),
@@ -100,32 +100,34 @@ impl Bench {
     /// What the gate says in this mode.
     pub(crate) fn judge(&self, tool: &str, arguments: &Value, mode: Mode) -> Verdict {
         let tool = self.tools.iter().find(|known| known.name.as_str() == tool).unwrap();
-        let call = Call {
+        let call = ToolCall {
             caller: Caller {
                 principal: "agent".into(),
                 credential: None,
                 role: Role::Agent,
                 session: "s".into(),
+                request_id: None,
                 source: Source::Mcp,
-                scopes: Scopes::all(),
+                host: None,
+                scopes: CallerScopes::all(),
             },
             name: FullName { upstream: tool.upstream.clone(), tool: tool.name.clone() },
-            standing: Standing::Accepted(Arc::clone(tool)),
+            catalog_status: CatalogStatus::Accepted(Arc::clone(tool)),
             arguments: Arguments::parse(arguments.to_string().as_bytes()).unwrap(),
-            door: Door::Direct,
-            intent: Spoken::read(&Map::new()).unwrap(),
+            entry_point: CallEntryPoint::Direct,
+            intent: UncheckedIntent::read(&Map::new()).unwrap(),
             mode: None,
-            brought: Brought::default(),
+            confirm_input: ConfirmInput::default(),
         };
-        let snapshot = Snapshot {
+        let snapshot = PolicySnapshot {
             rules: &self.config.rules,
-            strictness: Strictness::Strict,
+            strictness: IntentStrictness::Strict,
             configured_mode: mode,
             session_mode: None,
-            held: None,
+            pending_plan: None,
             grants: &[],
             usage: &NoLimits,
-            writes: Writes::Open,
+            writes: WriteStatus::Open,
             schema: &self.schemas,
             redactor: &Redactor::new(*b"salt"),
         };
@@ -133,7 +135,7 @@ impl Bench {
     }
 
     /// A call whose row is written; the code of its refusal otherwise. The tool has to need no confirmation.
-    pub(crate) async fn open(&self, tool: &str, arguments: &Value) -> Result<Opened, &'static str> {
+    pub(crate) async fn open(&self, tool: &str, arguments: &Value) -> Result<RecordedPermit, &'static str> {
         match self.judge(tool, arguments, Mode::Execute) {
             Verdict::Go(permit) => Ok(self.store.open(permit, Timestamp::now()).await.unwrap()),
             Verdict::Refuse(refused) => Err(refused.refusal.code.as_str()),
@@ -156,14 +158,14 @@ impl Bench {
     ) -> Result<Value, UpstreamFault> {
         let opened = self.open(tool, &arguments).await.unwrap();
         let limit = opened.permit().timeout().unwrap_or(limit);
-        let raw = self.upstream.call(Errand::opened(&opened, None), talk(limit)).await?;
+        let raw = self.upstream.call(UpstreamCall::opened(&opened, None), talk(limit)).await?;
         Ok(serde_json::from_str(raw.get()).unwrap())
     }
 
     /// A dry run, which no gate is asked about.
     pub(crate) async fn dry_run(&self, tool: &str, arguments: Value) -> Result<Value, UpstreamFault> {
-        let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string() };
-        let raw = self.upstream.call(Errand::dry_run(&dry, None), talk(LONG)).await?;
+        let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string(), earlier: None };
+        let raw = self.upstream.call(UpstreamCall::dry_run(&dry, None), talk(LONG)).await?;
         Ok(serde_json::from_str(raw.get()).unwrap())
     }
 
@@ -176,12 +178,12 @@ impl Bench {
         RunId::new(data["run_id"].as_str().unwrap())
     }
 
-    pub(crate) async fn run(&self, id: &RunId) -> Run {
+    pub(crate) async fn run(&self, id: &RunId) -> BackgroundRun {
         self.store.run(id).await.unwrap().unwrap()
     }
 
     /// Waits until a run stands somewhere, which it must within a while.
-    pub(crate) async fn until(&self, id: &RunId, states: &[RunState]) -> Run {
+    pub(crate) async fn until(&self, id: &RunId, states: &[RunState]) -> BackgroundRun {
         let deadline = tokio::time::Instant::now() + LONG;
         loop {
             let run = self.run(id).await;
@@ -194,7 +196,7 @@ impl Bench {
     }
 
     /// Waits for a run's end.
-    pub(crate) async fn ended(&self, id: &RunId) -> Run {
+    pub(crate) async fn ended(&self, id: &RunId) -> BackgroundRun {
         let ends = [RunState::Success, RunState::Failed, RunState::Cancelled, RunState::OutcomeUnknown];
         self.until(id, &ends).await
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use countersign_gateway::upstreams::{Errand, Upstream, UpstreamFault};
-use countersign_wire::fault::Sent;
+use countersign_gateway::upstreams::{Upstream, UpstreamCall, UpstreamFault};
+use countersign_mcp::fault::DeliveryState;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, texts};
@@ -129,7 +129,7 @@ async fn exit_codes_and_what_was_written() {
     let quiet = bench.call("quiet", json!({})).await.unwrap();
     assert_eq!(texts(&quiet), ["`u:quiet` ended with exit code 0 and wrote nothing"]);
     match bench.call("missing", json!({})).await {
-        Err(UpstreamFault::Unavailable { why, sent: Sent::No }) => {
+        Err(UpstreamFault::Unavailable { why, sent: DeliveryState::No }) => {
             assert!(why.starts_with("`./no-such-program` could not be started"), "{why}");
         }
         other => panic!("{other:?}"),
@@ -155,7 +155,7 @@ async fn output_is_parsed_where_it_can_be() {
     }
     // Numbers keep their text.
     let opened = bench.open("json", &json!({"text": "{\"n\": 12345678901234567890123.50}"})).await.unwrap();
-    let raw = bench.upstream.call(Errand::opened(&opened, None), talk(LONG)).await.unwrap();
+    let raw = bench.upstream.call(UpstreamCall::opened(&opened, None), talk(LONG)).await.unwrap();
     assert!(raw.get().contains(r#""structuredContent":{"n": 12345678901234567890123.50}"#), "{}", raw.get());
 }
 
@@ -173,7 +173,7 @@ async fn all_gone(bench: &Bench, count: usize) {
 async fn what_takes_too_long_is_killed_with_its_children_and_theirs() {
     let bench = Bench::new(ENDS).await;
     match bench.call("family", json!({})).await {
-        Err(UpstreamFault::Timeout { why, sent: Sent::Unknown }) => {
+        Err(UpstreamFault::Timeout { why, sent: DeliveryState::Unknown }) => {
             assert_eq!(why, "`u:family` took longer than 1s and was killed; its last words: begun");
         }
         other => panic!("{other:?}"),
@@ -186,7 +186,7 @@ async fn a_call_that_is_dropped_takes_everyone_along() {
     let bench = Bench::new(ENDS).await;
     let opened = bench.open("stubborn", &json!({"seconds": 300})).await.unwrap();
     {
-        let call = bench.upstream.call(Errand::opened(&opened, None), talk(LONG));
+        let call = bench.upstream.call(UpstreamCall::opened(&opened, None), talk(LONG));
         tokio::select! {
             _ = call => panic!("it does not end by itself"),
             () = until("it began", || pids(&bench).len() == 2) => {}
@@ -201,16 +201,19 @@ async fn a_call_that_is_dropped_takes_everyone_along() {
 async fn closing_ends_what_runs_and_starts_nothing_more() {
     let bench = Bench::new(ENDS).await;
     let opened = bench.open("stubborn", &json!({"seconds": 300})).await.unwrap();
-    let call = bench.upstream.call(Errand::opened(&opened, None), talk(LONG));
+    let call = bench.upstream.call(UpstreamCall::opened(&opened, None), talk(LONG));
     let close = async {
         until("it began", || pids(&bench).len() == 2).await;
         bench.upstream.close().await;
         all_gone(&bench, 2).await;
     };
     let (ended, ()) = tokio::join!(call, close);
-    assert!(matches!(ended, Err(UpstreamFault::Unavailable { sent: Sent::Unknown, .. })), "{ended:?}");
+    assert!(
+        matches!(ended, Err(UpstreamFault::Unavailable { sent: DeliveryState::Unknown, .. })),
+        "{ended:?}"
+    );
     let after = bench.call("quiet", json!({})).await;
-    assert!(matches!(after, Err(UpstreamFault::Unavailable { sent: Sent::No, .. })), "{after:?}");
+    assert!(matches!(after, Err(UpstreamFault::Unavailable { sent: DeliveryState::No, .. })), "{after:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -239,7 +242,7 @@ async fn a_flood_is_cut_in_the_middle_and_whole_in_its_log() {
 
     // More than anyone reads, until its time is up.
     match bench.call("torrent", json!({})).await {
-        Err(UpstreamFault::Timeout { sent: Sent::Unknown, .. }) => {}
+        Err(UpstreamFault::Timeout { sent: DeliveryState::Unknown, .. }) => {}
         other => panic!("{other:?}"),
     }
     for entry in std::fs::read_dir(bench.folder.path().join("runs")).unwrap() {
@@ -269,7 +272,7 @@ async fn who_waits_for_a_lock_waits_with_the_clock_running() {
     let others = async {
         until("the first has it", || bench.folder.path().join("go.began").exists()).await;
         match bench.call_within("held", json!({"file": "late"}), SHORT).await {
-            Err(UpstreamFault::Timeout { sent: Sent::No, .. }) => {}
+            Err(UpstreamFault::Timeout { sent: DeliveryState::No, .. }) => {}
             other => panic!("{other:?}"),
         }
         assert!(!bench.folder.path().join("late.began").exists(), "it never began");

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use countersign_core::effect::Effect;
-use countersign_core::gate::Verdict;
-use countersign_core::mode::Mode;
+use countersign_policy::effect::Effect;
+use countersign_policy::gate::Verdict;
+use countersign_policy::mode::Mode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -162,7 +162,7 @@ async fn changes_are_explained_previewed_and_held_and_nothing_moves() {
         assert!(matches!(bench.judge(tool, &arguments, Mode::Ask), Verdict::Explain(_)), "{tool}");
         assert!(matches!(bench.judge(tool, &arguments, Mode::Execute), Verdict::Hold(_)), "{tool}");
         let Verdict::Preview(draft) = bench.judge(tool, &arguments, Mode::Plan) else { panic!("{tool}") };
-        assert_eq!(format!("{} {}", draft.need.kind, draft.need.strength), need, "{tool}");
+        assert_eq!(format!("{} {}", draft.requirement.kind, draft.requirement.strength), need, "{tool}");
         assert_ne!(draft.classified.effect, Effect::Read, "{tool}");
         let dry = draft.dry_run().unwrap();
         let result = bench.dry_run(dry.tool.as_str(), arguments).await.unwrap();

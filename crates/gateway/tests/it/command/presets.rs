@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use countersign_core::confirm::{Kind, Strength};
-use countersign_core::effect::Effect;
-use countersign_core::gate::Verdict;
-use countersign_core::mode::Mode;
 use countersign_gateway::upstreams::Upstream as _;
+use countersign_policy::confirm::{ApprovalStrength, Kind};
+use countersign_policy::effect::Effect;
+use countersign_policy::gate::Verdict;
+use countersign_policy::mode::Mode;
 use serde_json::{Map, Value, json};
 
 use super::bench::{Bench, texts};
@@ -91,14 +91,17 @@ async fn table(preset: &str) -> String {
                 assert_eq!(draft.classified.effect == Effect::Destructive, destructive, "{name}");
                 if destructive && name != "apply" {
                     assert_eq!(
-                        (draft.need.kind, draft.need.strength),
-                        (Kind::Type, Strength::Human),
+                        (draft.requirement.kind, draft.requirement.strength),
+                        (Kind::Type, ApprovalStrength::Human),
                         "{name}"
                     );
                 }
                 assert!(matches!(bench.judge(name, &arguments, Mode::Ask), Verdict::Explain(_)), "{name}");
                 assert!(matches!(bench.judge(name, &arguments, Mode::Plan), Verdict::Preview(_)), "{name}");
-                format!("{} {} by {}", draft.classified.effect, draft.need.kind, draft.need.strength)
+                format!(
+                    "{} {} by {}",
+                    draft.classified.effect, draft.requirement.kind, draft.requirement.strength
+                )
             }
             other @ (Verdict::Refuse(_) | Verdict::Redeem(_) | Verdict::Preview(_) | Verdict::Explain(_)) => {
                 panic!("{name}: {other:?}")

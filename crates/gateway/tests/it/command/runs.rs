@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::ids::RunId;
 use countersign_gateway::upstreams::Upstream;
-use countersign_store::{Filter, RunState};
+use countersign_policy::ids::RunId;
+use countersign_store::{LedgerFilter, RunState};
 use serde_json::json;
 
 use super::bench::Bench;
@@ -94,7 +94,7 @@ async fn a_run_ends_as_it_ended() {
     assert_eq!((run.state, run.exit_code), (RunState::Failed, None));
     assert!(run.log_tail[0].starts_with("not started: `./no-such-program`"), "{run:?}");
     // The end is in the ledger too, with the row that let it out.
-    let rows = bench.store.activity(Filter::default()).await.unwrap();
+    let rows = bench.store.activity(LedgerFilter::default()).await.unwrap();
     let told = format!("{rows:?}");
     assert!(told.contains("run_ended") && told.contains(run.ledger_id.unwrap().as_str()), "{told}");
 }
@@ -212,8 +212,8 @@ fn a_run_lost_with_its_gateway_is_of_unknown_outcome() {
         until("it began", || bench.read("pids").lines().count() == 2).await;
         let holds = bench.begin("held", json!({"file": "never"})).await;
         bench.until(&holds, &[RunState::Running]).await;
-        // One in the queue, as its row says. A real one would get the lock of whoever held it while the runtime goes down, which no
-        // gateway that is killed lets happen.
+        // One in the queue, as its row says. A real one would get the lock while the runtime shuts down, which cannot
+        // happen when a gateway is killed.
         let mut queued = bench.run(&holds).await;
         (queued.id, queued.state) = (RunId::new("run_queued"), RunState::Queued);
         bench.store.begin_run(&queued).await.unwrap();

@@ -1,7 +1,7 @@
 //! Values as arguments: each arrives as one literal argument, or is refused before anything runs.
 
-use countersign_core::gate::Verdict;
-use countersign_core::mode::Mode;
+use countersign_policy::gate::Verdict;
+use countersign_policy::mode::Mode;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, texts};

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use countersign_core::ids::UpstreamId;
-use countersign_gateway::upstreams::mcp::{McpUpstream, Settings};
+use countersign_gateway::upstreams::mcp::{McpSettings, McpUpstream};
 use countersign_gateway::upstreams::{Condition, Upstream};
-use countersign_wire::era::Era;
-use countersign_wire::upstream::{HttpSpec, Spec};
+use countersign_mcp::client::{HttpSpec, UpstreamSpec};
+use countersign_mcp::era::Era;
+use countersign_policy::ids::UpstreamId;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -134,7 +134,7 @@ async fn start() -> (Arc<McpUpstream>, Seen, tokio::task::AbortHandle) {
             tokio::spawn(serve(stream, for_server.clone()));
         }
     });
-    let mut settings = Settings::new(Spec::Http(HttpSpec::new(url)), identity());
+    let mut settings = McpSettings::new(UpstreamSpec::Http(HttpSpec::new(url)), identity());
     settings.era = Some(Era::Legacy);
     let upstream = McpUpstream::new(UpstreamId::new("web"), settings, Arc::new(Ear::default()));
     (Arc::new(upstream), seen, server.abort_handle())
@@ -153,7 +153,7 @@ async fn every_fault_is_told_as_it_was() {
         ("not_json", LONG, "unavailable unknown"),
         ("reset", LONG, "unavailable unknown"),
         ("cut", LONG, "unavailable unknown"),
-        ("huge", LONG, "unavailable unknown"),
+        ("huge", LONG, "too large"),
         ("hang", SHORT, "timeout unknown"),
         ("endless", SHORT, "timeout unknown"),
     ] {

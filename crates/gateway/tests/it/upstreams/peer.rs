@@ -4,16 +4,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use countersign_core::gate::DryRun;
-use countersign_core::ids::{ToolName, UpstreamId};
 use countersign_gateway::upstreams::environment;
-use countersign_gateway::upstreams::mcp::{McpUpstream, News, Pauses, Settings};
-use countersign_gateway::upstreams::{Errand, Talk, Upstream, UpstreamFault};
-use countersign_wire::era::Era;
-use countersign_wire::fault::Sent;
-use countersign_wire::frame::Notification;
-use countersign_wire::raw::{self, Raw};
-use countersign_wire::upstream::{Deadline, Identity, Oddity, Questions, Spec, StdioSpec};
+use countersign_gateway::upstreams::mcp::{McpSettings, McpUpstream, NewsListener, RestartBackoff};
+use countersign_gateway::upstreams::{CallContext, Upstream, UpstreamCall, UpstreamFault};
+use countersign_mcp::client::{
+    ClientIdentity, Deadline, Questions, StdioSpec, UpstreamAnomaly, UpstreamSpec,
+};
+use countersign_mcp::era::Era;
+use countersign_mcp::fault::DeliveryState;
+use countersign_mcp::jsonrpc::Notification;
+use countersign_mcp::raw::{self, RawJson};
+use countersign_policy::gate::DryRun;
+use countersign_policy::ids::{ToolName, UpstreamId};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,11 +23,11 @@ use tempfile::TempDir;
 #[derive(Default)]
 pub(crate) struct Ear {
     pub(crate) notes: Mutex<Vec<Notification>>,
-    pub(crate) odd: Mutex<Vec<Oddity>>,
+    pub(crate) anomaly: Mutex<Vec<UpstreamAnomaly>>,
     pub(crate) events: Mutex<Vec<&'static str>>,
 }
 
-impl News for Ear {
+impl NewsListener for Ear {
     fn notification(&self, _: &UpstreamId, notification: Notification) {
         self.notes.lock().unwrap().push(notification);
     }
@@ -35,13 +37,13 @@ impl News for Ear {
     fn closed(&self, _: &UpstreamId, _: &str) {
         self.events.lock().unwrap().push("closed");
     }
-    fn odd(&self, _: &UpstreamId, oddity: Oddity) {
-        self.odd.lock().unwrap().push(oddity);
+    fn anomaly(&self, _: &UpstreamId, oddity: UpstreamAnomaly) {
+        self.anomaly.lock().unwrap().push(oddity);
     }
 }
 
-pub(crate) fn identity() -> Identity {
-    Identity {
+pub(crate) fn identity() -> ClientIdentity {
+    ClientIdentity {
         client_info: raw::to_raw(&json!({"name": "countersign", "version": "0"})),
         capabilities: raw::empty_object(),
     }
@@ -59,7 +61,7 @@ impl Peer {
         Self::with(id, &[], |_| {})
     }
 
-    pub(crate) fn with(id: &str, env: &[(&str, &str)], set: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) fn with(id: &str, env: &[(&str, &str)], set: impl FnOnce(&mut McpSettings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/peers/fault.py");
         let mut spec = StdioSpec::new("python3", ["-u".into(), script.into_os_string()]);
@@ -67,9 +69,9 @@ impl Peer {
         let effects = ("EFFECTS".into(), folder.path().join("effects").into_os_string());
         spec.env = environment::clean(std::env::vars_os(), configured.chain([effects]));
         spec.grace = Duration::from_millis(200);
-        let mut settings = Settings::new(Spec::Stdio(spec), identity());
+        let mut settings = McpSettings::new(UpstreamSpec::Stdio(spec), identity());
         settings.era = Some(Era::Legacy);
-        settings.pauses = Pauses { first: Duration::from_millis(20), ..Pauses::default() };
+        settings.backoff = RestartBackoff { first: Duration::from_millis(20), ..RestartBackoff::default() };
         set(&mut settings);
         let ear = Arc::new(Ear::default());
         let upstream = Arc::new(McpUpstream::new(UpstreamId::new(id), settings, ear.clone()));
@@ -87,7 +89,7 @@ impl Peer {
         self.effects().iter().filter(|line| *line == effect).count()
     }
 
-    pub(crate) async fn call(&self, tool: &str, limit: Duration) -> Result<Raw, UpstreamFault> {
+    pub(crate) async fn call(&self, tool: &str, limit: Duration) -> Result<RawJson, UpstreamFault> {
         call(&*self.upstream, tool, json!({}), limit).await
     }
 
@@ -102,8 +104,8 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// As long as a test waits for what must not come.
 pub(crate) const SHORT: Duration = Duration::from_millis(700);
 
-pub(crate) fn talk(limit: Duration) -> Talk {
-    Talk {
+pub(crate) fn talk(limit: Duration) -> CallContext {
+    CallContext {
         deadline: Deadline::Total(limit),
         relay: None,
         questions: Questions::PassThrough,
@@ -117,32 +119,37 @@ pub(crate) async fn call(
     tool: &str,
     arguments: Value,
     limit: Duration,
-) -> Result<Raw, UpstreamFault> {
-    let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string() };
-    upstream.call(Errand::dry_run(&dry, None), talk(limit)).await
+) -> Result<RawJson, UpstreamFault> {
+    let dry = DryRun { tool: ToolName::new(tool), arguments: arguments.to_string(), earlier: None };
+    upstream.call(UpstreamCall::dry_run(&dry, None), talk(limit)).await
 }
 
-pub(crate) fn text_of(result: &Raw) -> String {
+pub(crate) fn text_of(result: &RawJson) -> String {
     let value: Value = serde_json::from_str(result.get()).unwrap();
     value["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
 /// What became of a call, in a word or two.
-pub(crate) fn told(result: &Result<Raw, UpstreamFault>) -> String {
-    let sent = |sent: &Sent| format!("{sent:?}").to_lowercase();
+pub(crate) fn told(result: &Result<RawJson, UpstreamFault>) -> String {
+    let sent = |sent: &DeliveryState| format!("{sent:?}").to_lowercase();
     match result {
         Ok(_) => "ok".to_owned(),
         Err(UpstreamFault::Rpc(error)) => format!("rpc {}", error.code()),
         Err(UpstreamFault::Unavailable { sent: s, .. }) => format!("unavailable {}", sent(s)),
+        Err(UpstreamFault::TooLarge { .. }) => "too large".to_owned(),
         Err(UpstreamFault::Timeout { sent: s, .. }) => format!("timeout {}", sent(s)),
     }
 }
 
-pub(crate) fn why(result: &Result<Raw, UpstreamFault>) -> String {
+pub(crate) fn why(result: &Result<RawJson, UpstreamFault>) -> String {
     match result {
         Ok(result) => result.get().to_owned(),
         Err(UpstreamFault::Rpc(error)) => error.to_string(),
-        Err(UpstreamFault::Unavailable { why, .. } | UpstreamFault::Timeout { why, .. }) => why.clone(),
+        Err(
+            UpstreamFault::Unavailable { why, .. }
+            | UpstreamFault::Timeout { why, .. }
+            | UpstreamFault::TooLarge { why },
+        ) => why.clone(),
     }
 }
 

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use countersign_gateway::upstreams::environment::PASSED;
 use countersign_gateway::upstreams::{Condition, Upstream, UpstreamFault};
-use countersign_wire::upstream::Oddity;
+use countersign_mcp::client::UpstreamAnomaly;
 use serde_json::{Value, json};
 
 use super::peer::{LONG, Peer, SHORT, call, is_alive, talk, text_of, told, until, why};
 
-/// One row of the matrix: which tool, how long it is waited for, what is told, how often it acted, and whether the same
-/// connection serves the next call.
+/// One row of the matrix: the tool, the timeout, the reported fault, how often it acted, and whether the connection
+/// serves the next call.
 struct Row {
     fault: &'static str,
     limit: Duration,
@@ -38,7 +38,7 @@ const MATRIX: &[Row] = &[
     row("stop", SHORT, "timeout unknown", 1, Next::Never),
     row("no_newline", SHORT, "timeout unknown", 1, Next::Same),
     row("drip", SHORT, "timeout unknown", 1, Next::Never),
-    row("long_line", LONG, "unavailable unknown", 1, Next::Same),
+    row("long_line", LONG, "too large", 1, Next::Same),
     row("bad_utf8", LONG, "unavailable unknown", 1, Next::Same),
     row("noise", LONG, "ok", 1, Next::Same),
     row("wrong_id", SHORT, "timeout unknown", 1, Next::Same),
@@ -132,9 +132,12 @@ async fn late_and_doubled_replies_are_noticed_and_reach_nobody() {
     assert_eq!(why(&late), "`u` did not answer within 100ms");
     assert_eq!(text_of(&peer.call("duplicate", LONG).await.unwrap()), "first");
     assert!(peer.text("echo").await.contains("\"echo\""));
-    until("both were noticed", || peer.ear.odd.lock().unwrap().len() >= 2).await;
-    let odd = peer.ear.odd.lock().unwrap().clone();
-    assert!(matches!(odd[..], [Oddity::LateReply(_), Oddity::UnknownReply(_)]), "{odd:?}");
+    until("both were noticed", || peer.ear.anomaly.lock().unwrap().len() >= 2).await;
+    let anomaly = peer.ear.anomaly.lock().unwrap().clone();
+    assert!(
+        matches!(anomaly[..], [UpstreamAnomaly::LateReply(_), UpstreamAnomaly::UnknownReply(_)]),
+        "{anomaly:?}"
+    );
     peer.upstream.close().await;
 }
 
@@ -281,9 +284,9 @@ async fn a_child_that_reads_nothing_holds_nobody_beyond_their_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_start_is_told_at_once_and_tried_with_pauses() {
     let peer = Peer::with("u", &[], |settings| {
-        let countersign_wire::upstream::Spec::Stdio(spec) = &mut settings.spec else { return };
+        let countersign_mcp::client::UpstreamSpec::Stdio(spec) = &mut settings.spec else { return };
         spec.program = "/nonexistent/program".into();
-        settings.pauses.first = LONG;
+        settings.backoff.first = LONG;
     });
     let first = peer.call("echo", LONG).await;
     assert_eq!(told(&first), "unavailable no");

@@ -1,4 +1,4 @@
-//! The address of a PostgreSQL server: what its driver reads, and what it does not know of: how TLS is used and where the sealing key is.
+//! The address of a PostgreSQL server: the driver's own part, and what the driver does not know: how TLS is used and where the sealing key is.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,28 +7,24 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-/// How TLS is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlsUse {
-    /// Never.
     Disable,
-    /// If the server offers it; nothing is checked. For this machine only, unless asked for.
+    /// If the server offers it; nothing is checked. The default for servers on this machine only.
     Prefer,
     /// Always; the server's certificate is checked only against `sslrootcert`, its name is not.
     Require,
-    /// Always; certificate and name are checked.
     VerifyFull,
 }
 
-/// What an address says.
-pub(crate) struct Address {
+pub(crate) struct PostgresAddress {
     pub(crate) config: Config,
     pub(crate) tls: TlsUse,
     pub(crate) root: Option<PathBuf>,
     pub(crate) seal_key: Option<PathBuf>,
 }
 
-impl Address {
+impl PostgresAddress {
     /// Reads an address; the reason never holds the password.
     pub(crate) fn read(url: &str) -> Result<Self, String> {
         let (mut tls, mut root, mut seal_key) = (None, None, None);
@@ -47,7 +43,7 @@ impl Address {
         let rest = if left.is_empty() { base.to_owned() } else { format!("{base}?{}", left.join("&")) };
         let mut config: Config =
             rest.parse().map_err(|_| "the PostgreSQL address can't be read".to_owned())?;
-        // A password that crosses a network does so only to the server that was named, unless the address says otherwise.
+        // Over a network, send a password only to a verified server, unless the address says otherwise.
         let tls = tls.unwrap_or(if is_local(&config) { TlsUse::Prefer } else { TlsUse::VerifyFull });
         config.ssl_mode(match tls {
             TlsUse::Disable => SslMode::Disable,
@@ -57,7 +53,7 @@ impl Address {
         Ok(Self { config, tls, root, seal_key })
     }
 
-    /// Which database it is, without who asks and how: hosts, ports, name and what the session is told.
+    /// Which database it is, without user and password: hosts, ports, name and session options.
     pub(crate) fn place(&self) -> String {
         let hosts: Vec<String> = self.config.get_hosts().iter().map(|host| format!("{host:?}")).collect();
         format!(
@@ -80,7 +76,6 @@ fn tls_use(text: &str) -> Result<TlsUse, String> {
     }
 }
 
-/// Whether every host is this machine.
 fn is_local(config: &Config) -> bool {
     let named = config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => {
@@ -98,7 +93,7 @@ mod tests {
 
     #[test]
     fn attack_14_a_server_elsewhere_must_prove_who_it_is_unless_the_address_says_otherwise() {
-        let tls = |url: &str| Address::read(url).unwrap().tls;
+        let tls = |url: &str| PostgresAddress::read(url).unwrap().tls;
         assert_eq!(tls("postgres://u:p@db.example.com/d"), TlsUse::VerifyFull);
         assert_eq!(tls("postgres://u:p@10.0.0.7/d?application_name=x"), TlsUse::VerifyFull);
         assert_eq!(tls("postgres://u@localhost,db.example.com/d"), TlsUse::VerifyFull, "one is elsewhere");
@@ -115,19 +110,20 @@ mod tests {
             assert_eq!(tls(&format!("postgres://u@db/d?sslmode={word}&connect_timeout=2")), expect);
         }
         for bad in ["sslmode=allow", "sslmode=", "sslmode=VERIFY-FULL", "nonsense=1"] {
-            assert!(Address::read(&format!("postgres://u:hunter2@db/d?{bad}")).is_err(), "{bad}");
+            assert!(PostgresAddress::read(&format!("postgres://u:hunter2@db/d?{bad}")).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn files_are_named_in_the_address() {
-        let read =
-            Address::read("postgres://u@db/d?sslrootcert=%2Fetc%2Fca.pem&sealkey=/k%20s&application_name=x");
+        let read = PostgresAddress::read(
+            "postgres://u@db/d?sslrootcert=%2Fetc%2Fca.pem&sealkey=/k%20s&application_name=x",
+        );
         let read = read.unwrap();
         assert_eq!(read.root, Some("/etc/ca.pem".into()));
         assert_eq!(read.seal_key, Some("/k s".into()));
         assert_eq!(read.config.get_application_name(), Some("x"));
-        assert_ne!(read.place(), Address::read("postgres://u@db/e").unwrap().place());
-        assert_eq!(read.place(), Address::read("postgres://other:pw@db/d").unwrap().place());
+        assert_ne!(read.place(), PostgresAddress::read("postgres://u@db/e").unwrap().place());
+        assert_eq!(read.place(), PostgresAddress::read("postgres://other:pw@db/d").unwrap().place());
     }
 }

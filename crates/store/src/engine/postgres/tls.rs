@@ -1,5 +1,5 @@
-//! TLS to a PostgreSQL server, over rustls with ring: small enough to be ours. Checks the certificate and the name of the server, or
-//! less where the address asks for less. Client certificates and channel binding are not used.
+//! TLS to a PostgreSQL server with rustls and ring. Checks the certificate and the name of the server, or less if the address says so.
+//! Does not use client certificates or channel binding.
 
 use std::future::Future;
 use std::io;
@@ -18,17 +18,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-use super::address::{Address, TlsUse};
-use crate::fault::{FaultKind, Hurt, StoreFault};
+use super::address::{PostgresAddress, TlsUse};
+use crate::fault::{FailureScope, FaultKind, StoreFault};
 
-/// How connections to one server are made.
 #[derive(Clone)]
-pub(crate) struct Tls {
+pub(crate) struct PostgresTls {
     config: Arc<ClientConfig>,
 }
 
-impl Tls {
-    pub(crate) fn new(address: &Address) -> Result<Self, StoreFault> {
+impl PostgresTls {
+    pub(crate) fn new(address: &PostgresAddress) -> Result<Self, StoreFault> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -54,7 +53,7 @@ impl Tls {
 }
 
 fn refused(why: &dyn std::fmt::Display) -> StoreFault {
-    StoreFault::new(FaultKind::Untrusted, Hurt::Connection, format!("TLS can't be used: {why}"))
+    StoreFault::new(FaultKind::Untrusted, FailureScope::Connection, format!("TLS can't be used: {why}"))
 }
 
 fn from_file(path: &Path) -> Result<RootCertStore, StoreFault> {
@@ -66,14 +65,14 @@ fn from_file(path: &Path) -> Result<RootCertStore, StoreFault> {
     if roots.is_empty() { Err(bad(&"there is no certificate in it")) } else { Ok(roots) }
 }
 
-/// The platform's authorities. Where there are none, no server can prove who it is, and every connection is refused.
+/// The platform's authorities. Without any, no server can be verified and every connection is refused.
 fn from_platform() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }
 
-/// For `require`: a certificate of the given authorities under any name, or of anybody.
+/// For `require`: accepts a certificate of the given authorities under any name, or any certificate.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
@@ -122,42 +121,40 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// A connection about to be secured.
 pub(crate) struct Handshake {
     connector: TlsConnector,
-    /// None where there is no name that a certificate could be for, as of a socket in a folder.
+    /// None where a certificate can't name the server, as with a Unix socket.
     name: Option<ServerName<'static>>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
-    type Stream = Secured<S>;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for PostgresTls {
+    type Stream = SecuredStream<S>;
     type TlsConnect = Handshake;
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        // The driver asks before it knows whether there will be TLS at all.
+        // The driver calls this before it knows whether TLS will be used.
         let name = ServerName::try_from(host.to_owned()).ok();
         Ok(Handshake { connector: TlsConnector::from(Arc::clone(&self.config)), name })
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
-    type Stream = Secured<S>;
+    type Stream = SecuredStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Secured<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<SecuredStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let name = self.name.ok_or_else(|| io::Error::other("the server has no name to be checked"))?;
-            self.connector.connect(name, stream).await.map(Secured)
+            self.connector.connect(name, stream).await.map(SecuredStream)
         })
     }
 }
 
-/// A secured connection.
-pub(crate) struct Secured<S>(tokio_rustls::client::TlsStream<S>);
+pub(crate) struct SecuredStream<S>(tokio_rustls::client::TlsStream<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SecuredStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -167,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for SecuredStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -183,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for SecuredStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

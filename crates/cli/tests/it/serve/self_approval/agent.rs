@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_core::digest::Digest;
-use countersign_core::grant::{Allowed, Grant};
-use countersign_core::ids::{FullName, GrantId};
+use countersign_policy::digest::Digest;
+use countersign_policy::grant::{Allowed, Grant};
+use countersign_policy::ids::{FullName, GrantId};
 use jiff::{Timestamp, ToSpan as _};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Which doors an agent could try: headers, questions to the host, cards, plans of several steps, the direct surface, grants, REST, files.
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -121,7 +121,6 @@ pub(super) const DOORS: &[Strategy] = &[
             "run_plan",
             json!({"plan_id": asked.data()["plan_id"], "confirm_token": token, "yes": true}),
         );
-        agent.call("run_plan", json!({"plan_id": plan, "confirm_token": token, "yes": true}));
     }),
     // The direct surface.
     ("direct: everything in the countersign argument", |agent| {
@@ -230,7 +229,9 @@ pub(super) const DOORS: &[Strategy] = &[
             [approval.to_string(), plan],
         );
         assert_eq!(changed.unwrap(), 1);
-        agent.erase(bring(&token));
+        let told = agent.erase(bring(&token));
+        assert_eq!(told.code(), Some("E_APPROVAL_PENDING"), "{}", told.text);
+        assert!(told.text.contains("approval_unproven"), "{}", told.text);
     }),
     ("files: the database needs less than was asked", |agent| {
         let (plan, token) = agent.plan();
@@ -244,7 +245,8 @@ pub(super) const DOORS: &[Strategy] = &[
         let (_, token) = agent.plan();
         let soft = CONFIG.replace("strength = \"human\"", "strength = \"caller\"");
         assert!(agent.scene.reconfigure(&soft).contains("reloaded"), "the change is said");
-        agent.erase(bring(&token));
+        let told = agent.erase(bring(&token));
+        assert!(told.text.contains("policy_changed"), "{}", told.text);
         agent.scene.reconfigure(CONFIG);
     }),
 ];

@@ -1,6 +1,6 @@
 //! What an agent could say: names, other tools, phrases, tokens, modes.
 
-use countersign_core::role::Role;
+use countersign_policy::role::Role;
 use serde_json::json;
 
 use super::Strategy;

@@ -1,5 +1,4 @@
-//! The file of tokens: one entry an upstream's address, readable by its owner alone, replaced whole, changed by one process at
-//! a time. It never leaves this machine and is never shown.
+//! The token file: one entry per upstream address, readable by its owner alone, replaced as a whole, changed by one process at a time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,42 +7,35 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use countersign_wire::upstream::oauth::{Guard, OauthFault, Registered, Tokens};
+use countersign_mcp::oauth::{AuthorizationServer, ClientRegistration, OauthFault, OauthTokens};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What signing in to one upstream left.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Key {
-    /// Who signed a person in.
-    pub guard: Guard,
-    /// Who we are to them.
-    pub client: Registered,
-    /// Where answers to us go.
+pub struct SignInTokens {
+    pub guard: AuthorizationServer,
+    pub client: ClientRegistration,
     pub redirect: String,
-    /// What was granted.
     pub scope: Option<String>,
-    /// The token.
     pub access_token: String,
-    /// The token for the next one.
     pub refresh_token: Option<String>,
-    /// When it ends, in seconds since 1970.
+    /// In seconds since 1970.
     pub expires_at: Option<i64>,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for SignInTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Key").field("issuer", &self.guard.issuer).finish_non_exhaustive()
+        f.debug_struct("SignInTokens").field("issuer", &self.guard.issuer).finish_non_exhaustive()
     }
 }
 
-impl Key {
+impl SignInTokens {
     pub(super) fn ends_within(&self, seconds: i64) -> bool {
         self.expires_at.is_some_and(|end| end - Timestamp::now().as_second() <= seconds)
     }
 
     /// The same sign-in with newly granted tokens.
-    pub(super) fn with(&self, granted: Tokens) -> Self {
+    pub(super) fn with(&self, granted: OauthTokens) -> Self {
         let seconds = granted.expires_in.and_then(|span| i64::try_from(span.as_secs()).ok());
         Self {
             scope: granted.scope.or_else(|| self.scope.clone()),
@@ -55,74 +47,65 @@ impl Key {
     }
 }
 
-/// One entry of the file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Kept {
-    key: Option<Key>,
-    /// What the upstream last said when it turned us away.
+struct TokenFileEntry {
+    key: Option<SignInTokens>,
+    /// The challenge of the upstream's last rejection.
     challenge: Option<String>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Book {
+struct TokenFileContents {
     v: u32,
-    upstreams: BTreeMap<String, Kept>,
+    upstreams: BTreeMap<String, TokenFileEntry>,
 }
 
-/// Why a token could not be read, kept or renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysFault {
-    /// The file is not fit to hold secrets, or can't be read or written.
+    /// The file is not private, or can't be read or written.
     #[error("`{}` can't be used: {why}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// The guard did not help.
+    File { path: PathBuf, why: String },
     #[error(transparent)]
     Guard(#[from] OauthFault),
 }
 
-/// The file.
 #[derive(Debug)]
-pub struct Keys {
+pub struct TokenFile {
     path: PathBuf,
 }
 
-/// The longest text of a refusal that is kept.
 const LONGEST: usize = 4096;
 
-impl Keys {
-    /// The file at this path; it is made when something is to be kept.
+impl TokenFile {
+    /// The file is created with the first entry.
     pub fn at(path: PathBuf) -> Arc<Self> {
         Arc::new(Self { path })
     }
 
-    /// What is kept of an upstream.
-    pub async fn of(self: &Arc<Self>, url: &str) -> Result<Option<Key>, KeysFault> {
+    pub async fn of(self: &Arc<Self>, url: &str) -> Result<Option<SignInTokens>, KeysFault> {
         let (keys, url) = (Arc::clone(self), url.to_owned());
-        apart(&self.path, move || Ok(keys.read()?.upstreams.remove(&url).and_then(|kept| kept.key))).await
-    }
-
-    /// What the upstream last said when it turned us away.
-    pub async fn challenge(self: &Arc<Self>, url: &str) -> Result<Option<String>, KeysFault> {
-        let (keys, url) = (Arc::clone(self), url.to_owned());
-        apart(&self.path, move || Ok(keys.read()?.upstreams.remove(&url).and_then(|kept| kept.challenge)))
+        off_runtime(&self.path, move || Ok(keys.read()?.upstreams.remove(&url).and_then(|kept| kept.key)))
             .await
     }
 
-    /// Keeps a new sign-in.
-    pub async fn keep(self: &Arc<Self>, url: &str, key: Key) -> Result<(), KeysFault> {
-        self.change(url, move |kept| *kept = Kept { key: Some(key), challenge: None }).await
+    /// The challenge of the upstream's last rejection.
+    pub async fn challenge(self: &Arc<Self>, url: &str) -> Result<Option<String>, KeysFault> {
+        let (keys, url) = (Arc::clone(self), url.to_owned());
+        off_runtime(&self.path, move || {
+            Ok(keys.read()?.upstreams.remove(&url).and_then(|kept| kept.challenge))
+        })
+        .await
     }
 
-    /// Forgets a sign-in; true if there was one.
+    pub async fn keep(self: &Arc<Self>, url: &str, key: SignInTokens) -> Result<(), KeysFault> {
+        self.change(url, move |kept| *kept = TokenFileEntry { key: Some(key), challenge: None }).await
+    }
+
+    /// True if there was one.
     pub async fn forget(self: &Arc<Self>, url: &str) -> Result<bool, KeysFault> {
         let was = self.of(url).await?.is_some();
         if was {
-            self.change(url, |kept| *kept = Kept::default()).await?;
+            self.change(url, |kept| *kept = TokenFileEntry::default()).await?;
         }
         Ok(was)
     }
@@ -139,8 +122,12 @@ impl Keys {
         self.change(url, move |kept| kept.challenge = Some(challenge)).await
     }
 
-    /// Forgets tokens that are no longer good, unless others took their place.
-    pub(super) async fn forget_tokens(self: &Arc<Self>, url: &str, old: &Key) -> Result<(), KeysFault> {
+    /// Removes tokens that are no longer valid, unless others replaced them.
+    pub(super) async fn forget_tokens(
+        self: &Arc<Self>,
+        url: &str,
+        old: &SignInTokens,
+    ) -> Result<(), KeysFault> {
         let old = old.access_token.clone();
         self.change(url, move |kept| {
             kept.key.take_if(|key| key.access_token == old);
@@ -148,21 +135,21 @@ impl Keys {
         .await
     }
 
-    /// Renews a key while no other process does: a refresh token is good once. One that was renewed meanwhile is taken.
+    /// Renews a token while no other process does: a refresh token works once. One that was renewed meanwhile is returned.
     pub(super) async fn renew(
         self: &Arc<Self>,
         url: &str,
-        old: &Key,
-        work: impl Future<Output = Result<Key, OauthFault>>,
-    ) -> Result<Key, KeysFault> {
+        old: &SignInTokens,
+        work: impl Future<Output = Result<SignInTokens, OauthFault>>,
+    ) -> Result<SignInTokens, KeysFault> {
         let keys = Arc::clone(self);
-        let lock = apart(&self.path, move || keys.lock()).await?;
+        let lock = off_runtime(&self.path, move || keys.lock()).await?;
         if let Some(other) = self.of(url).await?.filter(|key| key.access_token != old.access_token) {
             return Ok(other);
         }
         let fresh = work.await?;
         let (keys, name, kept) = (Arc::clone(self), url.to_owned(), fresh.clone());
-        apart(&self.path, move || {
+        off_runtime(&self.path, move || {
             let mut book = keys.read()?;
             book.upstreams.entry(name).or_default().key = Some(kept);
             keys.write(book)
@@ -175,10 +162,10 @@ impl Keys {
     async fn change(
         self: &Arc<Self>,
         url: &str,
-        work: impl FnOnce(&mut Kept) + Send + 'static,
+        work: impl FnOnce(&mut TokenFileEntry) + Send + 'static,
     ) -> Result<(), KeysFault> {
         let (keys, url) = (Arc::clone(self), url.to_owned());
-        apart(&self.path, move || {
+        off_runtime(&self.path, move || {
             let lock = keys.lock()?;
             let mut book = keys.read()?;
             let mut kept = book.upstreams.remove(&url).unwrap_or_default();
@@ -202,17 +189,17 @@ impl Keys {
         Ok(lock)
     }
 
-    fn read(&self) -> io::Result<Book> {
+    fn read(&self) -> io::Result<TokenFileContents> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Book { v: 1, ..Book::default() });
+                return Ok(TokenFileContents { v: 1, ..TokenFileContents::default() });
             }
             Err(error) => return Err(error),
         };
         check_private(&self.path)?;
-        let book: Book = serde_json::from_str(&text).map_err(|error| {
-            // Where it is broken, never what stands there.
+        let book: TokenFileContents = serde_json::from_str(&text).map_err(|error| {
+            // Reports the place of an error, never the content.
             io::Error::other(format!("line {} is not what we wrote", error.line()))
         })?;
         if book.v != 1 {
@@ -221,9 +208,9 @@ impl Keys {
         Ok(book)
     }
 
-    fn write(&self, book: Book) -> io::Result<()> {
+    fn write(&self, book: TokenFileContents) -> io::Result<()> {
         let aside = self.path.with_extension(format!("{}.new", std::process::id()));
-        // One that is left from a crash is ours to replace.
+        // A file left by a crash is ours to replace.
         let _ = fs::remove_file(&aside);
         let mut file = private().create_new(true).open(&aside)?;
         let text = serde_json::to_string_pretty(&book).map_err(io::Error::other)?;
@@ -262,8 +249,8 @@ fn check_private(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Work on files, away from the threads that serve.
-async fn apart<T: Send + 'static>(
+/// Runs file access off the async threads.
+async fn off_runtime<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, KeysFault> {

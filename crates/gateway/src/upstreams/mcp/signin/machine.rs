@@ -1,44 +1,42 @@
-//! The gateway signs in as itself, with the identity the configuration gives it (client credentials): when it is turned away it asks
-//! the upstream's guard for a token, and again before that ends. Nothing is kept on disk.
+//! The gateway signs in as itself with its configured identity (client credentials): it requests a token after the first rejection, and
+//! again before the token expires. Nothing is stored on disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use countersign_wire::upstream::oauth::{
-    Challenge, Comes, Guard, Machine, OauthFault, Tokens, Web, discover, scopes,
+use countersign_mcp::client::{BoxFuture, HttpSpec, RetryDecision, TokenProvider};
+use countersign_mcp::oauth::{
+    AuthorizationServer, BearerChallenge, MachineClient, OauthFault, OauthHttpClient, OauthTokens,
+    SignInSubject, discover, scopes,
 };
-use countersign_wire::upstream::{Again, Bearer, HttpSpec, Later};
 
 use super::EARLY;
 
-/// How long before its end a token is replaced; short ones at four fifths of their life.
+/// How long before its expiry a token is replaced; a short one at four fifths of its life.
 const EARLY_SPAN: Duration = Duration::from_secs(EARLY.unsigned_abs());
 
-/// Shows the tokens the gateway gets for itself.
 pub struct ByItself {
     url: String,
-    web: Web,
-    machine: Machine,
-    /// The scopes the configuration wants, whatever the upstream says.
+    web: OauthHttpClient,
+    machine: MachineClient,
+    /// Configured scopes win over those of the upstream.
     wanted: Option<String>,
-    held: Mutex<Held>,
+    held: Mutex<CachedToken>,
     /// One request for a token at a time.
-    turn: tokio::sync::Mutex<Option<Known>>,
+    turn: tokio::sync::Mutex<Option<LastTokenRequest>>,
 }
 
-/// Who was asked last, and for what.
 #[derive(Clone)]
-struct Known {
-    guard: Guard,
+struct LastTokenRequest {
+    guard: AuthorizationServer,
     scope: Option<String>,
 }
 
 #[derive(Default)]
-struct Held {
+struct CachedToken {
     token: Option<String>,
-    /// When another one is asked for.
+    /// When the next one is requested.
     until: Option<Instant>,
-    /// Why there is none.
     fault: Option<String>,
 }
 
@@ -52,11 +50,10 @@ impl std::fmt::Debug for ByItself {
 }
 
 impl ByItself {
-    /// For the upstream of this specification.
-    pub fn new(spec: &HttpSpec, machine: Machine, wanted: Option<String>) -> Self {
+    pub fn new(spec: &HttpSpec, machine: MachineClient, wanted: Option<String>) -> Self {
         Self {
             url: spec.url.clone(),
-            web: Web::of(spec),
+            web: OauthHttpClient::of(spec),
             machine,
             wanted,
             held: Mutex::default(),
@@ -64,73 +61,80 @@ impl ByItself {
         }
     }
 
-    /// The token that still holds for a while.
-    fn fresh(&self) -> Option<String> {
+    fn valid_token(&self) -> Option<String> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.token.clone().filter(|_| held.until.is_none_or(|until| Instant::now() < until))
     }
 
-    /// Keeps what came of asking for a token in mind.
-    fn hold(&self, asked: Result<Tokens, OauthFault>) -> Again {
+    fn store_outcome(&self, asked: Result<OauthTokens, OauthFault>) -> RetryDecision {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match asked {
             Ok(granted) => {
                 let early = |span: Duration| span.saturating_sub(EARLY_SPAN.min(span / 5));
                 let until = granted.expires_in.and_then(|span| Instant::now().checked_add(early(span)));
-                *held = Held { token: Some(granted.access_token), until, fault: None };
-                Again::Yes
+                *held = CachedToken { token: Some(granted.access_token), until, fault: None };
+                RetryDecision::Yes
             }
             Err(fault) => {
                 tracing::warn!(url = self.url, %fault, "no token was given to the gateway itself");
-                *held = Held { fault: Some(fault.to_string()), ..Held::default() };
-                Again::No
+                *held = CachedToken { fault: Some(fault.to_string()), ..CachedToken::default() };
+                RetryDecision::No
             }
         }
     }
 
     async fn renewed(&self) -> Option<String> {
         let known = self.turn.lock().await;
-        if let Some(token) = self.fresh() {
+        if let Some(token) = self.valid_token() {
             return Some(token);
         }
-        // Before the first refusal nobody knows whom to ask: the request goes without.
+        // Before the first rejection the authorization server is unknown: the request goes without a token.
         let known = known.as_ref()?;
-        self.hold(self.machine.sign_in(&self.web, &known.guard, known.scope.as_deref()).await);
-        self.fresh()
+        self.store_outcome(self.machine.sign_in(&self.web, &known.guard, known.scope.as_deref()).await);
+        self.valid_token()
     }
 
-    async fn introduced(&self, challenge: &str, before: Option<&str>) -> Result<(Known, Tokens), OauthFault> {
-        let challenge = Challenge::parse(challenge);
-        let mut guard = discover(&self.web, &self.url, &challenge, Comes::Machine).await?;
-        // A machine needs no tokens for later: it can ask at any time.
+    async fn discover_server(
+        &self,
+        challenge: &str,
+        before: Option<&str>,
+    ) -> Result<(LastTokenRequest, OauthTokens), OauthFault> {
+        let challenge = BearerChallenge::parse(challenge);
+        let mut guard = discover(&self.web, &self.url, &challenge, SignInSubject::Machine).await?;
+        // Refresh tokens are useless here: a new token can be requested at any time.
         guard.offline = false;
         let scope = self.wanted.clone().or_else(|| scopes(&guard, &challenge, before));
         let granted = self.machine.sign_in(&self.web, &guard, scope.as_deref()).await?;
-        Ok((Known { guard, scope }, granted))
+        Ok((LastTokenRequest { guard, scope }, granted))
     }
 }
 
-impl Bearer for ByItself {
-    fn token(&self) -> Later<'_, Option<String>> {
-        match self.fresh() {
+impl TokenProvider for ByItself {
+    fn token(&self) -> BoxFuture<'_, Option<String>> {
+        match self.valid_token() {
             Some(token) => Box::pin(std::future::ready(Some(token))),
             None => Box::pin(self.renewed()),
         }
     }
 
-    fn refused<'a>(&'a self, token: Option<&'a str>, _: u16, challenge: &'a str) -> Later<'a, Again> {
+    fn refused<'a>(
+        &'a self,
+        token: Option<&'a str>,
+        _: u16,
+        challenge: &'a str,
+    ) -> BoxFuture<'a, RetryDecision> {
         Box::pin(async move {
             let mut known = self.turn.lock().await;
-            if self.fresh().is_some_and(|fresh| Some(fresh.as_str()) != token) {
-                return Again::Yes;
+            if self.valid_token().is_some_and(|valid_token| Some(valid_token.as_str()) != token) {
+                return RetryDecision::Yes;
             }
             let before = known.as_ref().and_then(|known| known.scope.clone());
-            match self.introduced(challenge, before.as_deref()).await {
+            match self.discover_server(challenge, before.as_deref()).await {
                 Ok((now, granted)) => {
                     *known = Some(now);
-                    self.hold(Ok(granted))
+                    self.store_outcome(Ok(granted))
                 }
-                Err(fault) => self.hold(Err(fault)),
+                Err(fault) => self.store_outcome(Err(fault)),
             }
         })
     }
