@@ -38,13 +38,15 @@ pub(super) async fn follow(
                 (RowStatus::Refused, format!("configuration not reloaded, the old one goes on: {why}"))
             }
         };
-        banner(&told);
-        tracing::info!(status = status.as_str(), "configuration reload");
-        let row =
-            Entry::new(RowKind::Config, status).with_fact("action", "reload").with_fact("message", told);
+        // Recorded before it is announced: who reads the message may look for the row.
+        let row = Entry::new(RowKind::Config, status)
+            .with_fact("action", "reload")
+            .with_fact("message", told.as_str());
         if let Err(fault) = gateway.store.append(row, gateway.now()).await {
             tracing::error!(fault = fault.inside(), "a reload could not be recorded");
         }
+        banner(&told);
+        tracing::info!(status = status.as_str(), "configuration reload");
     }
 }
 
