@@ -8,6 +8,7 @@ mod progress;
 mod style;
 mod table;
 mod time;
+mod wrap;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -23,6 +24,7 @@ pub(crate) use progress::Progress;
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
 pub(crate) use table::{Column, Table};
 pub(crate) use time::{TimeDisplay, exact, shown, span};
+pub(crate) use wrap::wrap;
 
 use crate::cli::{Cli, Color};
 use crate::command_result::{CommandError, CommandResult, FailedCall, Refused, Usage};
