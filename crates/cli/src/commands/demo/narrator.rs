@@ -87,10 +87,10 @@ impl Narrator {
 
     async fn line(&self, speaker: Speaker, words: &str, mut fact: Value) {
         let (name, style, pause, before) = match speaker {
-            Speaker::Agent => ("agent", NAME.bold(), 900, "\n"),
-            Speaker::Gate => ("gate", DIM, 600, ""),
-            Speaker::You => ("you", WARN.bold(), 900, "\n"),
-            Speaker::Log => ("log", GOOD.bold(), 900, "\n"),
+            Speaker::Agent => ("agent", NAME.bold(), 700, "\n"),
+            Speaker::Gate => ("gate", DIM, 450, ""),
+            Speaker::You => ("you", WARN.bold(), 700, "\n"),
+            Speaker::Log => ("log", GOOD.bold(), 700, "\n"),
         };
         // A breath where somebody watches.
         if self.output.is_watched() {

@@ -47,11 +47,7 @@ pub(super) const PROPOSALS: [Proposal; 3] = [
         steps: || {
             let lines = json!([{"sku": "CHAIN-8S", "quantity": 100}, {"sku": "BRAKE-HS", "quantity": 20}]);
             vec![
-                (
-                    "write",
-                    "create_purchase_order",
-                    json!({"supplier": "Taiko Components", "lines": lines}),
-                ),
+                ("write", "create_purchase_order", json!({"supplier": "Taiko Components", "lines": lines})),
                 ("destructive", "modify_item", json!({"sku": "CHAIN-8S", "reorder_point": 100})),
                 ("destructive", "modify_item", json!({"sku": "BRAKE-HS", "reorder_point": 40})),
             ]
@@ -73,7 +69,8 @@ impl Proposal {
             })
             .collect();
         if steps.len() > 1 {
-            let draft = json!({"title": self.title, "reason": self.reason, "steps": steps, "wait_seconds": 0});
+            let draft =
+                json!({"title": self.title, "reason": self.reason, "steps": steps, "wait_seconds": 0});
             return ("draft_plan".to_owned(), draft);
         }
         let mut call = steps.pop().unwrap_or_default();

@@ -64,7 +64,8 @@ impl<'a> DemoWalkthrough<'a> {
     pub(super) async fn perform(&self) -> Result<Answer, CommandError> {
         self.narrator.aside("");
         self.narrator.aside(&paint(BOLD, "Countersign"));
-        self.narrator.aside("An agent works at the order desk of a bicycle workshop. It may read everything.");
+        self.narrator
+            .aside("An agent works at the order desk of a bicycle workshop. It may read everything.");
         self.narrator.aside("No change runs on the agent's word: you countersign.");
         self.read_orders().await?;
         let mut held = Vec::new();
@@ -91,17 +92,20 @@ impl<'a> DemoWalkthrough<'a> {
     pub(super) async fn close(&self) -> String {
         self.agent.leave().await;
         let seconds = self.begun.elapsed().as_secs();
-        let left = match self.keep {
-            Some(folder) => {
-                let folder = folder.display();
-                format!("kept in {folder}: countersign serve --config {folder}/countersign.toml --http")
-            }
-            None => "nothing is left behind".to_owned(),
-        };
-        let words = format!(
-            "{seconds} s, no account, no network; {left}. Your own MCP servers: countersign init"
-        );
-        format!("\n{}\n", paint(DIM, self.narrator.wrapped(&words)))
+        let mut text = String::from("\n");
+        if let Some(folder) = self.keep {
+            // A command of its own, not wrapped: it is to be copied.
+            let folder = folder.display();
+            text.push_str(&format!(
+                "Kept in {folder}. To go on with it:\n  countersign serve --config {folder}/countersign.toml --http\n\n"
+            ));
+        }
+        let left = if self.keep.is_some() { "" } else { ", nothing left behind" };
+        let words = format!("{seconds} s, no account, no network{left}.");
+        text.push_str(&paint(DIM, self.narrator.wrapped(&words)));
+        text.push_str(&paint(DIM, "\nPut your own MCP servers behind it: "));
+        text.push_str(&paint(BOLD, "countersign init\n"));
+        text
     }
 
     /// Reading needs nobody.
@@ -118,7 +122,11 @@ impl<'a> DemoWalkthrough<'a> {
     }
 
     /// The agent asks for a change, and it is held. The first one is shown in full, and the agent's own yes is not enough for it.
-    async fn propose(&self, proposal: &'static Proposal, is_first: bool) -> Result<HeldProposal, CommandError> {
+    async fn propose(
+        &self,
+        proposal: &'static Proposal,
+        is_first: bool,
+    ) -> Result<HeldProposal, CommandError> {
         self.narrator.agent(proposal.says).await;
         let (tool, arguments) = proposal.request();
         let asked = self.call(&tool, arguments).await?;
@@ -197,9 +205,9 @@ impl<'a> DemoWalkthrough<'a> {
                 Format::Json => self.output.tell(&format!("{link}\n")),
             }
         }
-        for one in held {
+        for (at, one) in held.iter().enumerate() {
             let advice = paint(DIM, format_args!("– {}", one.proposal.advice));
-            self.narrator.detail(&format!("{} {advice}", one.proposal.title));
+            self.narrator.detail(&format!("{}. {} {advice}", at + 1, one.proposal.title));
         }
         Ok(())
     }
@@ -210,7 +218,8 @@ impl<'a> DemoWalkthrough<'a> {
         held: &HeldProposal,
         decided: Result<DecidedPlan, String>,
     ) -> Result<Value, CommandError> {
-        let DecidedPlan { state, plan, .. } = decided.map_err(|why| broken("the agent lost its line", &why))?;
+        let DecidedPlan { state, plan, .. } =
+            decided.map_err(|why| broken("the agent lost its line", &why))?;
         let title = held.proposal.title;
         let is_agreed = matches!(state.as_str(), "approved" | "executing" | "done" | "failed");
         let word = match state.as_str() {
@@ -293,7 +302,11 @@ impl<'a> DemoWalkthrough<'a> {
         let is_of_plan = |id: &countersign_policy::ids::PlanId| id.as_str() == plan;
         for row in page.rows.iter().rev().filter(|row| row.plan_id.as_ref().is_some_and(is_of_plan)) {
             let role = row.role.as_ref().map(ToString::to_string).unwrap_or_default();
-            self.narrator.detail(&format!("{:<9} {:<8} {role}", row.kind.to_string(), row.status.to_string()));
+            self.narrator.detail(&format!(
+                "{:<9} {:<8} {role}",
+                row.kind.to_string(),
+                row.status.to_string()
+            ));
         }
         Ok((report.rows, verified))
     }
