@@ -71,16 +71,16 @@ def npm_packages(out: pathlib.Path, folder: pathlib.Path, version: str, platform
     package("countersign", launcher, {"countersign.js": script, "README.md": tree["README.md"]})
 
 
-def wheel(out: pathlib.Path, version: str, platform: Platform, binary: pathlib.Path, readme: bytes, level: int) -> None:
+def wheel(out: pathlib.Path, version: str, platform: Platform, binary: pathlib.Path, tree: Tree, level: int) -> None:
     tag, info = f"py3-none-{platform.wheel_tag(binary)}", f"countersign-{version}.dist-info"
     metadata = (
         f"Metadata-Version: 2.4\nName: countersign\nVersion: {version}\nLicense-Expression: Apache-2.0\nSummary: {SUMMARY}\n"
         f"Description-Content-Type: text/markdown\n\n<!-- mcp-name: {MCP_NAME} -->\n\n"
     )
     files = [
-        (f"countersign-{version}.data/scripts/{binary.name}", File(binary.read_bytes(), 0o755)),
+        (f"countersign-{version}.data/scripts/{platform.program}", tree[f"bin/{platform.program}"]),
         (f"{info}/WHEEL", File(f"Wheel-Version: 1.0\nGenerator: countersign\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())),
-        (f"{info}/METADATA", File(metadata.encode() + readme)),
+        (f"{info}/METADATA", File(metadata.encode() + tree["README.md"].content)),
     ]
 
     def line(name: str, file: File) -> str:

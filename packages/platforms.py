@@ -17,6 +17,10 @@ class Platform:
     def is_windows(self) -> bool:
         return self.node.startswith("win32")
 
+    @property
+    def program(self) -> str:
+        return "countersign.exe" if self.is_windows else "countersign"
+
     def wheel_tag(self, binary: pathlib.Path) -> str:
         """The platform tag of a wheel with this binary; on Linux it names the oldest C library that has what the binary uses."""
         if "GLIBC" not in self.wheel:
