@@ -1,6 +1,6 @@
 //! `countersign demo` from its first line to its last, as CI plays it, and by hand over the desk's own address.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
 
@@ -310,4 +310,22 @@ fn the_guide_shows_what_it_says() {
         return;
     }
     assert_eq!(shown, played, "COUNTERSIGN_BLESS=1 writes the page anew");
+}
+
+/// The lines that the picture of the README draws, without their colours.
+fn drawn(picture: &str) -> Vec<String> {
+    let tags = regex::Regex::new("<[^>]*>").unwrap();
+    let texts = picture.lines().filter(|line| line.starts_with("<text "));
+    let plain = |line: &str| tags.replace_all(line, "").replace("&amp;", "&").replace("&lt;", "<");
+    texts.map(plain).collect()
+}
+
+#[test]
+fn the_moving_picture_shows_what_it_says() {
+    let picture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/demo.svg");
+    let picture = std::fs::read_to_string(picture).unwrap();
+    let played = timeless(&world().run(&["demo", "--hands-off"]).stdout);
+    let played: Vec<&str> = played.lines().filter(|line| !line.is_empty()).collect();
+    let shown = timeless(&drawn(&picture).join("\n"));
+    assert_eq!(shown.lines().collect::<Vec<_>>(), played, "docs/images/record-demo draws it anew");
 }
