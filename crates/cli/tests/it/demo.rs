@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::people::kit::typed;
 use crate::world::World;
 
 /// A world whose temporary files can be looked at.
@@ -110,35 +111,16 @@ fn for_programs_it_is_one_envelope() {
     assert_eq!(refused, ["E_APPROVAL_PENDING", "E_CONFIRM_TOKEN_USED", "E_APPROVAL_REJECTED"]);
 }
 
-/// A terminal of 60 columns that ends as the command does.
-const NARROW: &str = r#"
-import fcntl, os, pty, struct, sys, termios
-pid, fd = pty.fork()
-if pid == 0:
-    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 60, 0, 0))
-    os.execv(sys.argv[1], sys.argv[1:])
-while True:
-    try:
-        part = os.read(fd, 65536)
-    except OSError:
-        break
-    if not part:
-        break
-    sys.stdout.buffer.write(part)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"#;
-
 #[test]
 #[cfg(unix)]
 fn on_a_narrow_terminal_lines_are_wrapped() {
-    let world = world();
-    let mut command = world.command("python3");
-    command.args(["-c", NARROW]).arg(crate::world::binary()).args(["demo", "--hands-off", "--color=never"]);
-    let played = world.transcript("demo at 60 columns", command.output().unwrap());
+    let mut world = world();
+    world.set("TERMINAL_COLUMNS", "60".to_owned());
+    let played = typed(&world, &["demo", "--hands-off"], &[]);
     assert_eq!(played.code, Some(0), "{played}");
     let widest = played.stdout.lines().map(|line| line.trim_end().chars().count()).max();
     assert!((50..=60).contains(&widest.unwrap()), "{played}");
-    assert!(played.stdout.replace('\r', "").contains("cannot be brought\n        back"), "{played}");
+    assert!(played.stdout.contains("cannot be brought\n        back"), "{played}");
 }
 
 #[test]
