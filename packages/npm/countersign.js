@@ -1,10 +1,20 @@
 #!/usr/bin/env node
-// Starts the binary that came with this package, and becomes it as far as a parent can tell: same streams, same signals, same end.
+// Starts the binary of the package for this platform, and becomes it as far as a parent can tell: same streams, same signals, same end.
 "use strict";
 const { spawn } = require("node:child_process");
-const { join } = require("node:path");
 
-const child = spawn(join(__dirname, "bin", "countersign"), process.argv.slice(2), { stdio: "inherit" });
+const platform = `${process.platform}-${process.arch}`;
+let binary;
+try {
+  binary = require.resolve(`@countersign/${platform}/bin/countersign${process.platform === "win32" ? ".exe" : ""}`);
+} catch {
+  process.stderr.write(
+    `countersign: the package @countersign/${platform} is not installed: npm left optional packages out, or there is no build for ${platform}\n`,
+  );
+  process.exit(1);
+}
+
+const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
   process.on(signal, () => child.kill(signal));
 }

@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 use countersign_telemetry::LogFilter;
 use countersign_terminal::global_args::{Color, GlobalArgs};
 
-use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::command_result::{CommandError, CommandResult};
 use crate::commands::activity::ActivityArgs;
 use crate::commands::approve::Approve;
 use crate::commands::bench::{self, BenchArgs, EchoArgs};
@@ -17,6 +17,7 @@ use crate::commands::completions::CompletionsArgs;
 use crate::commands::demo::DemoArgs;
 use crate::commands::doctor::{self, DoctorArgs};
 use crate::commands::grants::GrantsArgs;
+use crate::commands::help::{self, HelpArgs};
 use crate::commands::init::{self, InitArgs};
 use crate::commands::man::ManPageArgs;
 use crate::commands::memory::MemoryArgs;
@@ -39,7 +40,7 @@ use crate::usage;
     version,
     about = "MCP gateway with human approval: agents draft, a person countersigns",
     long_about = "Countersign is an MCP gateway between agent hosts and everything their agents can change. Agents draft changes, a person approves them, and an audit log records every call.",
-    after_help = "Exit codes: 0 ok, 1 fault, 2 usage, 3 refused, 4 needs confirmation, 5 stopped by drift.",
+    after_help = "All commands: countersign help --all\nExit codes: 0 ok, 1 fault, 2 usage, 3 refused, 4 needs confirmation, 5 stopped by drift.",
     disable_help_subcommand = true,
     propagate_version = false
 )]
@@ -138,6 +139,22 @@ pub(crate) enum Command {
     /// Print or write manual pages
     #[command(after_help = "Examples:\n  countersign man > countersign.1\n  countersign man --out man1")]
     Man(ManPageArgs),
+    /// Show the help of a command, or list every command
+    #[command(after_help = "Examples:\n  countersign help --all\n  countersign help policy explain")]
+    Help(HelpArgs),
+}
+
+/// What `--help` lists, in the order people need it; `help --all` lists the others, too.
+const FIRST_COMMANDS: [&str; 8] = ["demo", "init", "doctor", "serve", "open", "plans", "approve", "activity"];
+
+/// The command tree with only the first commands shown. The others are read all the same.
+fn short_tree() -> clap::Command {
+    Cli::command().mut_subcommands(|command| {
+        match FIRST_COMMANDS.iter().position(|name| *name == command.get_name()) {
+            Some(place) => command.display_order(place),
+            None => command.hide(true),
+        }
+    })
 }
 
 /// A command line that leads to no command: a mistake, or a question about the program itself.
@@ -149,7 +166,7 @@ pub(crate) struct NotRead {
 }
 
 pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
-    let mut tree = Cli::command();
+    let mut tree = short_tree();
     let parsed = tree.try_get_matches_from_mut(arguments).and_then(|mut matches| {
         let path = dotted_path(&matches);
         let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
@@ -206,17 +223,14 @@ fn in_its_own_name(result: CommandResult) -> CommandResult {
 #[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended; all others are mistakes")]
 fn answer(error: &clap::Error, tree: &clap::Command, hasty: &PartialArgs) -> CommandResult {
     let text = error.render();
-    let help = |text: &clap::builder::StyledStr| {
-        Ok(Answer::text(text.ansi().to_string()).with("help", text.to_string()))
-    };
     match error.kind() {
-        ErrorKind::DisplayHelp => help(&text),
+        ErrorKind::DisplayHelp => Ok(help::answer(&text)),
         ErrorKind::DisplayVersion => crate::commands::version::run(),
         // Someone who types nothing but the name wants to know what there is.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
             if hasty.words.is_empty() && hasty.format == Format::Text =>
         {
-            help(&text)
+            Ok(help::answer(&text))
         }
         _ => Err(CommandError::Usage(usage::usage(error, tree, &hasty.words))),
     }

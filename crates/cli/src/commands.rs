@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod grants;
+pub(crate) mod help;
 pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod open;
@@ -59,6 +60,7 @@ pub(crate) fn run(cli: &Cli, voice: OutputSettings) -> Exit {
         Command::Version => version::run(),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
+        Command::Help(args) => help::run(args),
     };
     output::finish(voice, &cli.path, outcome)
 }

@@ -116,6 +116,12 @@ impl PlannedAction {
     }
 }
 
+/// An amount as people read it, with its cents.
+pub(crate) fn money(cents: i64) -> String {
+    format!("{}.{:02}", cents / 100, cents % 100)
+}
+
+/// An amount as programs read it.
 pub(crate) fn amount(cents: i64) -> Value {
     #[allow(clippy::cast_precision_loss, reason = "amounts of a demonstration stay far below 2^53")]
     let units = cents as f64 / 100.0;

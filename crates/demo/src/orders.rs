@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::OrderDeskError;
 use crate::arguments::{id, maybe_amount, maybe_text, pieces, rows, text};
-use crate::change::{CheckedStatement, FieldChange, PlannedAction, WritePlan, amount, cell};
+use crate::change::{CheckedStatement, FieldChange, PlannedAction, WritePlan, amount, cell, money};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OrderKind {
@@ -168,8 +168,7 @@ fn asked_line(connection: &Connection, given: &Map<String, Value>) -> Result<Ord
 }
 
 fn line_text(line: &OrderLine) -> String {
-    let cents = line.price % 100;
-    format!("{} × {} at {}.{cents:02}", line.quantity, line.sku, line.price / 100)
+    format!("{} × {} at {}", line.quantity, line.sku, money(line.price))
 }
 
 /// `create_purchase_order`, `create_sales_order`.
@@ -211,7 +210,7 @@ pub(crate) fn create(
         ));
     }
     let total: i64 = lines.iter().map(|line| line.quantity * line.price).sum();
-    changes.push(FieldChange::new("total", Value::Null, amount(total)));
+    changes.push(FieldChange::new("total", Value::Null, money(total)));
     let target = format!("{} order for {party}", kind.word());
     Ok(WritePlan {
         entity_type: kind.entity(),
@@ -336,15 +335,15 @@ fn set_line(order: &Order, given: &Map<String, Value>) -> Result<PlannedAction, 
         changes.push(FieldChange::new("quantity", line.quantity, quantity));
     }
     if price != line.price {
-        changes.push(FieldChange::new("price", amount(line.price), amount(price)));
+        changes.push(FieldChange::new("price", money(line.price), money(price)));
     }
     if changes.is_empty() {
         return Err(OrderDeskError::Asked(format!("nothing of line `{}` would change", line.sku)));
     }
     changes.push(FieldChange::new(
         "order total",
-        amount(order.total()),
-        amount(order.total() - line.quantity * line.price + quantity * price),
+        money(order.total()),
+        money(order.total() - line.quantity * line.price + quantity * price),
     ));
     let deed = CheckedStatement::one(
         "UPDATE lines SET quantity = ?1, price = ?2
@@ -418,7 +417,7 @@ pub(crate) fn delete(
     changes.extend(
         lines.map(|line| FieldChange::new(format!("line {}", line.sku), line_text(line), Value::Null)),
     );
-    changes.push(FieldChange::new("total", amount(order.total()), Value::Null));
+    changes.push(FieldChange::new("total", money(order.total()), Value::Null));
     let done: i64 = order.lines.iter().map(|line| line.done).sum();
     let mut warnings = vec!["an order that is deleted cannot be brought back".to_owned()];
     if done > 0 {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::OrderDeskError;
 use crate::arguments::{id, maybe_amount, maybe_number, maybe_text, number, text};
-use crate::change::{CheckedStatement, FieldChange, PlannedAction, WritePlan, amount, cell};
+use crate::change::{CheckedStatement, FieldChange, PlannedAction, WritePlan, amount, cell, money};
 use crate::orders::counted;
 
 /// `modify_item`.
@@ -30,7 +30,7 @@ pub(crate) fn modify_item(
         ));
     }
     if let Some(new) = maybe_amount(arguments, "price")?.filter(|new| *new != price) {
-        changes.push(FieldChange::new("price", amount(price), amount(new)));
+        changes.push(FieldChange::new("price", money(price), money(new)));
         deeds.push(CheckedStatement::one(
             "UPDATE items SET price = ?1 WHERE sku = ?2 AND price = ?3",
             vec![cell(new), cell(sku.to_owned()), cell(price)],

@@ -8,6 +8,7 @@ mod progress;
 mod style;
 mod table;
 mod time;
+mod wrap;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -23,6 +24,7 @@ pub use progress::Progress;
 pub use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
 pub use table::{Column, Table};
 pub use time::{TimeDisplay, exact, left, shown, span, zone};
+pub use wrap::wrap;
 
 use crate::command_result::{CommandError, CommandResult, FailedCall, Refused, Usage};
 use crate::exit::{self, Exit};

@@ -1,8 +1,10 @@
 //! `countersign demo`: a gateway, its page and an order desk in one process, an agent that works in the terminal, and a person who decides
-//! on the page. Needs no account and no network, and leaves nothing behind.
+//! on the page. Stays after the decisions, so that people can look around. Needs no account and no network, and leaves nothing behind.
 
 mod agent;
 mod demo_gateway;
+mod narrator;
+mod proposals;
 mod walkthrough;
 
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ use self::demo_gateway::DemoGateway;
 use self::walkthrough::DemoWalkthrough;
 use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::commands::serve;
-use crate::output::OutputSettings;
+use crate::output::{Format, OutputSettings};
 use crate::runtime::{Threads, runtime};
 use crate::{config_file, environment};
 
@@ -22,8 +24,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
   countersign demo --hands-off
   countersign demo --hands-off --reject --json
 
-Without --hands-off you decide: the desk opens in your browser, or its
-address is printed.";
+Without --hands-off you decide: the approvals page opens in your browser, or
+its address is printed. It stays until Ctrl-C.";
 
 /// What `demo` takes.
 #[derive(Args, Debug)]
@@ -32,15 +34,15 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     hands_off: bool,
 
-    /// With --hands-off: the person says no
+    /// With --hands-off: the person rejects everything
     #[arg(long, requires = "hands_off")]
     reject: bool,
 
-    /// Print the desk's address and open nothing
+    /// Print the page's address and open nothing
     #[arg(long)]
     print: bool,
 
-    /// Keep configuration, ledger and orders in this new folder
+    /// Keep configuration, audit log and orders in this new folder
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
@@ -61,21 +63,38 @@ pub(crate) fn run(args: &DemoArgs, voice: OutputSettings) -> CommandResult {
     } else {
         DemoDecider::Here { opens: !args.print && voice.is_watched() }
     };
-    let room = DemoFolder::make(args.keep.as_deref())?;
+    let folder = DemoFolder::make(args.keep.as_deref())?;
     let runtime = runtime(Threads::Workers(2))?;
     let played = runtime.block_on(async {
-        let stage = DemoGateway::set(&room.folder).await?;
-        let play = DemoWalkthrough::new(&stage, voice, person, args.keep.as_deref());
-        let played = tokio::select! {
-            played = play.perform() => played,
-            () = serve::stopped() => Ok(Answer::text("\nstopped\n")),
-        };
-        stage.strike().await;
+        let gateway = DemoGateway::set(&folder.folder).await?;
+        let played = play(&gateway, voice, person, args.keep.as_deref()).await;
+        gateway.strike().await;
         played
     });
     drop(runtime);
-    drop(room);
+    drop(folder);
     played
+}
+
+/// Performs it, and stays for a look where a person decides. A signal ends it at any point.
+async fn play(
+    gateway: &DemoGateway,
+    voice: OutputSettings,
+    person: DemoDecider,
+    keep: Option<&Path>,
+) -> CommandResult {
+    let walkthrough = DemoWalkthrough::start(gateway, voice, person, keep).await?;
+    let mut answer = tokio::select! {
+        performed = walkthrough.perform() => performed?,
+        () = serve::stopped() => return Ok(Answer::text(walkthrough.close().await)),
+    };
+    // A program waits for its envelope.
+    if matches!(person, DemoDecider::Here { .. }) && voice.format == Format::Text {
+        walkthrough.invite_to_look();
+        serve::stopped().await;
+    }
+    answer.text = walkthrough.close().await;
+    Ok(answer)
 }
 
 fn broken(what: &str, inside: &str) -> CommandError {

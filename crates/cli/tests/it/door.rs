@@ -20,6 +20,35 @@ fn who_it_is_and_what_it_can() {
     );
 }
 
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<&str> {
+    let (_, rest) = help.split_once("Commands:\n").unwrap();
+    let (list, _) = rest.split_once("\n\n").unwrap();
+    list.lines().map(|line| line.split_whitespace().next().unwrap()).collect()
+}
+
+#[test]
+fn help_lists_eight_commands_first_and_all_when_asked() {
+    let world = World::new();
+    let first = ["demo", "init", "doctor", "serve", "open", "plans", "approve", "activity"];
+    for args in [&[][..], &["--help"], &["-h"], &["help"]] {
+        let help = world.run(args);
+        assert_eq!(listed(&help.stdout), first, "{help}");
+        assert!(help.stdout.contains("countersign help --all"), "{help}");
+    }
+    let all = world.run(&["help", "--all"]);
+    let names = listed(&all.stdout);
+    assert!(first.iter().chain(&["reject", "pack", "memory", "policy"]).all(|name| names.contains(name)));
+    // What is not listed first is explained and run all the same.
+    for name in names {
+        let explained = world.run(&["help", name]);
+        assert_eq!(explained.code, Some(0), "{explained}");
+        assert_eq!(explained.stdout, world.run(&[name, "--help"]).stdout);
+    }
+    assert_eq!(world.run(&["help", "polcy"]).code, Some(2));
+    assert_eq!(world.run(&["help", "--all", "policy"]).code, Some(2));
+}
+
 #[test]
 fn mistakes_say_what_to_type_instead() {
     let world = World::new();

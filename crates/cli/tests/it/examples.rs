@@ -18,7 +18,10 @@ const ELSEWHERE: [(&str, &str); 2] =
 
 /// Every command there is, as the help texts tell it, each with its own help.
 fn commands(world: &World, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
-    let args: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
+    let args: Vec<&str> = match path {
+        [] => vec!["help", "--all"],
+        path => path.iter().map(String::as_str).chain(["--help"]).collect(),
+    };
     let help = world.run(&args).stdout;
     let below = help.split_once("Commands:\n").map_or("", |(_, rest)| rest.split_once("\n\n").unwrap().0);
     for line in below.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
@@ -186,11 +189,11 @@ fn examples_that_need_a_world_have_one_and_work() {
     }
 }
 
-/// What README.md shows below a marker is what the command prints.
+/// What the guide shows below a marker is what the command prints.
 #[test]
-fn the_readme_shows_true_outputs() {
+fn the_guide_shows_true_explanations() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/guide/first-rules.md")).unwrap();
     let world = World::new();
     for (marker, mode) in [("policy explain", "execute"), ("policy explain in ask mode", "ask")] {
         let (_, rest) = page.split_once(&format!("<!-- output: {marker} -->\n```text\n")).unwrap();

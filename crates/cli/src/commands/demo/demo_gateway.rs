@@ -17,7 +17,7 @@ use countersign_policy::record::Source;
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_policy::role::Role;
 use countersign_store::{Credential, Store, StoreUrl, secret_digest, sign_in_digest};
-use countersign_web::{SIGN_IN_LIFE, WebOptions, WebState, mount, secret};
+use countersign_web::{WebOptions, WebState, mount, secret};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -31,6 +31,9 @@ use crate::{person, records};
 
 /// The configuration of the demonstration: what a user would write.
 const CONFIGURATION: &str = include_str!("countersign.toml");
+
+const CODE_LETTERS: usize = 10;
+const LINK_LIFE: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// A gateway and a desk that are served until they are struck.
 pub(super) struct DemoGateway {
@@ -102,14 +105,16 @@ impl DemoGateway {
         Ok(Self { url: desk_url, person, secret, agent_secret, store, gateway, desk, end, served })
     }
 
-    /// A link that signs the person in, once, for a minute, at a plan.
-    pub(super) async fn link(&self, plan: &str) -> Result<String, CommandError> {
+    /// A link that signs the person in, once, as long as a demo may take. Its code is short, so that the line fits a terminal:
+    /// 60 random bits for orders that nobody has.
+    pub(super) async fn link(&self) -> Result<String, CommandError> {
         let now = Timestamp::now();
-        let code = secret("").ok_or_else(|| broken("the system gives no randomness", ""))?;
-        let until = now.checked_add(SIGN_IN_LIFE).unwrap_or(now);
+        let random = secret("").ok_or_else(|| broken("the system gives no randomness", ""))?;
+        let code = Secret::new(random.expose().chars().take(CODE_LETTERS).collect::<String>());
+        let until = now.checked_add(LINK_LIFE).unwrap_or(now);
         let added = self.store.add_sign_in(sign_in_digest(&code), &self.person, until, now).await;
         added.map_err(|fault| broken("the link can't be made", &fault.inside()))?;
-        Ok(format!("{}/plans/{plan}#code={}", self.url, code.expose()))
+        Ok(format!("{}/#code={}", self.url, code.expose()))
     }
 
     /// Ends everything that was started.

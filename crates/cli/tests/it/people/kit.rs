@@ -160,14 +160,15 @@ pub(crate) fn typed(world: &World, args: &[&str], answers: &[(&str, &str)]) -> T
     transcript
 }
 
-/// A terminal: waits for each question before it types, and ends as the command does.
+/// A terminal of TERMINAL_COLUMNS columns: waits for each question before it types, and ends as the command does.
 const TERMINAL: &str = r#"
 import fcntl, json, os, pty, select, struct, sys, termios
 answers, command = json.loads(sys.argv[1]), sys.argv[2:]
 pid, fd = pty.fork()
 if pid == 0:
+    columns = int(os.environ.get("TERMINAL_COLUMNS", "160"))
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     os.execv(command[0], command)
-fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
 seen, at = b"", 0
 while True:
     if not select.select([fd], [], [], 30)[0]:

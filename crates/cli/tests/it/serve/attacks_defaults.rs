@@ -149,7 +149,7 @@ fn attack_20_the_default_is_solo_and_every_place_says_so() {
     let played = world.run(&["demo", "--hands-off", "--keep", "kept"]);
     says_who_agrees("demo", &played.stdout, &["you countersign"]);
     let (_, own_yes) = played.stdout.split_once("I say yes myself.").unwrap_or_else(|| panic!("{played}"));
-    assert!(own_yes.trim_start().starts_with("gate refused E_APPROVAL_PENDING"), "{played}");
+    assert!(own_yes.trim_start().starts_with("gate refused: this needs a person"), "{played}");
     let config = std::fs::read_to_string(world.work().join("kept/countersign.toml")).unwrap();
     assert!(config.contains("profile = \"solo\""), "{config}");
     says_who_agrees("the demo's configuration", &config, &["the host's dialog, the desk or a person agrees"]);
