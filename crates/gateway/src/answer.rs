@@ -73,6 +73,20 @@ impl Answer {
     }
 }
 
+/// Adds the request id to the `data` of an error of ours, which has no `_meta`. An upstream's error stays as it is.
+pub(crate) fn with_request_id(error: RpcError, request_id: Option<&RequestId>) -> RpcError {
+    let is_ours = raw::get_str_in(error.as_raw(), &["data", "code"])
+        .is_some_and(|code| code.starts_with("E_"))
+        && raw::get_in(error.as_raw(), &["data", "details"]).is_some();
+    // A gateway behind this one has put its own id there, and its rows are found by that.
+    let has_id = raw::get_in(error.as_raw(), &["data", "request_id"]).is_some();
+    match request_id.filter(|_| is_ours && !has_id) {
+        Some(id) => raw::set_in(error.as_raw(), "data", "request_id", &raw::to_raw(id))
+            .map_or(error, RpcError::from_raw),
+        None => error,
+    }
+}
+
 /// Our member of `_meta`. Upstreams can't write it: `own_marks` takes theirs out.
 const OURS: &str = "countersign";
 
@@ -147,6 +161,20 @@ mod tests {
         assert!(got.get().contains(r#""x":12345678901234567890123"#), "{got}");
         assert!(got.get().contains(r#""a" : 1"#), "{got}");
         assert!(got.get().contains(r#""countersign":{"ledger_id":"L"}"#), "{got}");
+    }
+
+    #[test]
+    fn only_errors_of_ours_carry_the_request_id() {
+        let id = RequestId::new("req_1");
+        let data = |data: Value| with_request_id(RpcError::with_data(-32602, "no", &data), Some(&id));
+        let ours = data(json!({"code": "E_ROLE_FORBIDDEN", "details": {}}));
+        assert_eq!(raw::get_str_in(ours.as_raw(), &["data", "request_id"]).as_deref(), Some("req_1"));
+        for of_upstream in [json!({"code": 7, "details": {}}), json!({"code": "E_X"}), json!([1])] {
+            let error = RpcError::with_data(-32602, "no", &of_upstream);
+            assert_eq!(data(of_upstream).as_raw().get(), error.as_raw().get());
+        }
+        let behind = json!({"code": "E_X", "details": {}, "request_id": "req_0"});
+        assert_eq!(raw::get_str_in(data(behind).as_raw(), &["data", "request_id"]).as_deref(), Some("req_0"));
     }
 
     #[test]
