@@ -214,7 +214,7 @@ fn summary(notices: &[PlanNotice], desk: Option<&str>) -> Value {
     })
 }
 
-/// The event for one plan: what waits and where to decide, without arguments and preview.
+/// The event for one pending plan: which one and where to decide, without arguments and preview.
 fn event(id: &PlanId, plan: &Plan, desk: Option<&str>) -> Value {
     let shorten = |text: &str| escape::excerpt(text, MOST_TEXT);
     let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref()).map(shorten);

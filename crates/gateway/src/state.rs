@@ -1,5 +1,5 @@
-//! The house: what all lines share. Law and catalogue are snapshots swapped whole; modes belong to a principal's session;
-//! nothing here decides, it only has at hand what `conduct` needs.
+//! The gateway's state, shared by all sessions. Policy and catalogue are snapshots that are replaced whole; modes belong to a
+//! principal's session. Nothing here decides: it holds what `pipeline` needs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};

@@ -79,7 +79,7 @@ pub struct DesiredState {
     pub modules: Vec<RenderedModule>,
 }
 
-/// What is asked for, resolved: nothing is left to a default.
+/// The selection, resolved: nothing is left to a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSelection {
     pub profile: String,
