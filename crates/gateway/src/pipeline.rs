@@ -31,7 +31,7 @@ use countersign_policy::call::{Caller, ToolCall};
 use countersign_policy::gate::{Permit, Verdict};
 use countersign_policy::ids::PlanId;
 use countersign_policy::refusal::Code;
-use countersign_store::Ended;
+use countersign_store::OutcomeStatus;
 
 use crate::active_policy::ActivePolicy;
 use crate::answer::Answer;
@@ -161,11 +161,11 @@ impl<'a> CallPipeline<'a> {
     }
 
     /// Records the permit, sends the call, records the outcome and answers.
-    pub(super) async fn execute(&self, permit: Box<Permit>) -> (Answer, Ended) {
+    pub(super) async fn execute(&self, permit: Box<Permit>) -> (Answer, OutcomeStatus) {
         let recorded = match self.record_permit(permit).await {
             Ok(recorded) => recorded,
             // Without a row nothing is sent.
-            Err(answer) => return (answer, Ended::Error),
+            Err(answer) => return (answer, OutcomeStatus::Error),
         };
         let sent = self.dispatch(&recorded).await;
         let closed = self.record_outcome(recorded, sent).await;

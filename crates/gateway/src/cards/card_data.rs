@@ -2,7 +2,7 @@
 //! Redacted values stay redacted.
 
 use countersign_policy::call::HostVouching;
-use countersign_policy::confirm::{ApprovalRail, Kind};
+use countersign_policy::confirm::{Kind, RecordedChannel};
 use countersign_policy::plan::{Plan, PlanStep, Preview};
 use countersign_policy::preview::ChangeView;
 use countersign_policy::redact::Redactor;
@@ -36,7 +36,7 @@ pub fn confirmation_meta(
         ("approve_command".to_owned(), format!("countersign approve {}", holding.plan_id).into()),
     ]);
     // Offer no button whose answer would not be strong enough.
-    let is_enough = ApprovalRail::Card.strength_with(vouching) >= plan.requirement.strength;
+    let is_enough = RecordedChannel::Card.strength_with(vouching) >= plan.requirement.strength;
     view.insert("needs_desk".to_owned(), json!(!is_enough || plan.requirement.kind == Kind::Type));
     if let Some(desk) = &policy.desk_url {
         view.insert("approve_url".to_owned(), format!("{desk}/plans/{}", holding.plan_id).into());

@@ -192,7 +192,7 @@ impl ToolCallRequest {
     }
 
     /// Reads a direct call. `accepts_preview` tells whether the tool has a `preview` argument of its own; if it has
-    /// none, `preview` is accepted and removed, as the cards' text rail sends it; `true` then means mode plan.
+    /// none, `preview` is accepted and removed, because cards send it; `true` then means mode plan.
     pub fn from_direct(name: FullName, accepts_preview: bool, params: &RawValue) -> Result<Self, Refusal> {
         let none = raw::empty_object();
         let given = match raw::get(params, "arguments") {

@@ -153,8 +153,8 @@ impl CallPipeline<'_> {
                             Ok(SeriesTurn::Ask(rest))
                         }
                         Err(answer) => {
-                            // Only a call that waited may take the result of a person's run; a plain `run_plan` is
-                            // told that the token is used.
+                            // Only a call that waited may take the result of a person's run; for a plain
+                            // `run_plan` the token is used.
                             break self.prefer_finished_result(waited.then_some(plan), answer).await;
                         }
                     }

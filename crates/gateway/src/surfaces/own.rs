@@ -319,7 +319,7 @@ fn plan_value(row: &PlanRow) -> Value {
     if let Some(approval) = &row.approval {
         members.insert(
             "approval".into(),
-            json!({"by": approval.by, "rail": approval.rail, "strength": approval.strength}),
+            json!({"by": approval.by, "rail": approval.channel, "strength": approval.strength}),
         );
     }
     if let Some(note) = &row.note {
