@@ -40,7 +40,7 @@ impl Answer {
     }
 
     /// Whether it is our refusal with this code.
-    pub fn is_refused(&self, code: Code) -> bool {
+    pub(crate) fn is_refused(&self, code: Code) -> bool {
         match self {
             Self::Envelope(envelope) | Self::Carded(envelope, _) => {
                 envelope.errors.first().is_some_and(|first| first.code == code.as_str())
@@ -50,12 +50,12 @@ impl Answer {
     }
 
     /// The reply to the request with this id.
-    pub fn into_reply(self, request_id: Option<&RequestId>) -> Reply {
+    pub(crate) fn into_reply(self, request_id: Option<&RequestId>) -> Reply {
         self.into_reply_with(TextForm::ForModel, request_id)
     }
 
     /// The reply to the request with this id, with this text block in an envelope of ours.
-    pub fn into_reply_with(self, form: TextForm, request_id: Option<&RequestId>) -> Reply {
+    pub(crate) fn into_reply_with(self, form: TextForm, request_id: Option<&RequestId>) -> Reply {
         crate::trace::answered(&self);
         let (envelope, mut meta) = match self {
             Self::Envelope(envelope) => (envelope, Map::new()),
@@ -105,7 +105,7 @@ pub enum TextForm {
 }
 
 /// The envelope as `structuredContent`, with one text block, `isError = !ok`, marked as ours.
-pub fn tool_result(envelope: &Envelope, form: TextForm) -> RawJson {
+pub(crate) fn tool_result(envelope: &Envelope, form: TextForm) -> RawJson {
     let whole = envelope.to_text();
     let value = raw::from_text(whole.as_str()).unwrap_or_else(raw::empty_object);
     let text = match form {
@@ -139,7 +139,7 @@ pub fn marked(mut result: Value) -> Value {
 
 /// Adds our metadata to the `_meta` of an upstream's result; every other byte stays as it was. A mark in it is ours: `own_marks`
 /// has removed those of others.
-pub fn with_meta<T: serde::Serialize>(result: RawJson, facts: &T) -> RawJson {
+pub(crate) fn with_meta<T: serde::Serialize>(result: RawJson, facts: &T) -> RawJson {
     let is_marked =
         raw::get_in(&result, &["_meta", OURS, "envelope"]).is_some_and(|mark| mark.get() == "true");
     let facts = raw::to_raw(facts);

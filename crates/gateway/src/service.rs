@@ -57,7 +57,7 @@ impl GatewayService {
 
     /// The same service, shown to clients as this server.
     #[must_use]
-    pub fn shown_as(self, server: Arc<dyn StandaloneServer>) -> Self {
+    pub(crate) fn shown_as(self, server: Arc<dyn StandaloneServer>) -> Self {
         Self { standalone: Some(server), ..self }
     }
 }

@@ -15,7 +15,7 @@ use crate::escape;
 use crate::state::GatewayState;
 
 /// The `_meta` of an answer that asks for confirmation: the plan in full, and the nonce of its buttons.
-pub fn confirmation_meta(
+pub(crate) fn confirmation_meta(
     gateway: &GatewayState,
     plan: &Plan,
     holding: &Holding,
@@ -49,14 +49,14 @@ pub fn confirmation_meta(
 }
 
 /// The `_meta` of an answer in plan mode: the preview, without buttons.
-pub fn preview_meta(gateway: &GatewayState, plan: &Plan) -> Map<String, Value> {
+pub(crate) fn preview_meta(gateway: &GatewayState, plan: &Plan) -> Map<String, Value> {
     let mut view = plan_view(plan, &gateway.redactor);
     view.insert("status".to_owned(), json!("preview"));
     [("countersign/view".to_owned(), Value::Object(view))].into_iter().collect()
 }
 
 /// The outcome of a call.
-pub fn outcome_view(tool: &str, result: &Value) -> Value {
+pub(crate) fn outcome_view(tool: &str, result: &Value) -> Value {
     let failed = result.get("isError") == Some(&Value::Bool(true));
     json!({
         "status": if failed { "failed" } else { "applied" },

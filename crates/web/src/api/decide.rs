@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use countersign_gateway::approval::{ApprovalInput, PlanDecider, check_note, check_shown};
-use countersign_gateway::pipeline::approve_and_run::run_approved;
+use countersign_gateway::run_approved;
 use countersign_policy::confirm::{Approval, PlanState};
 use countersign_policy::digest::Digest;
 use countersign_policy::gate::without_steps;
