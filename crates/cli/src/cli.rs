@@ -180,7 +180,7 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
         let hasty = PartialArgs::parse(&tree, arguments);
         let words = hasty.words.clone();
         let (called, below) = match words.split_first() {
-            // Its first word was put in for whoever calls the program by the pack's own name.
+            // `under_alias` inserted the first word for a program called by the pack's own name.
             Some((_, below)) if pack::is_alias(arguments) => (pack::ALIAS, below),
             _ => (usage::PROGRAM, &*words),
         };

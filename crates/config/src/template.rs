@@ -125,7 +125,7 @@ enum ParsedPlaceholder<'t> {
     Open(usize),
 }
 
-/// What stands at the start of the rest, and how many bytes it takes.
+/// The token at the start of the rest, and how many bytes it takes.
 fn next_gap<'t>(rest: &'t str, gaps: AllowedPlaceholders<'_>) -> ParsedPlaceholder<'t> {
     if rest.starts_with("$${") {
         return ParsedPlaceholder::Plain("${", 3);

@@ -34,7 +34,7 @@ const RUN_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many calls of each principal are waiting. Bounded, because each holds memory and a connection.
 #[derive(Debug, Default)]
-pub struct WaitingCalls(Mutex<HashMap<PrincipalId, u64>>);
+pub(crate) struct WaitingCalls(Mutex<HashMap<PrincipalId, u64>>);
 
 /// A place among the waiting calls, given back when dropped.
 struct WaitPlace<'a> {
@@ -77,7 +77,7 @@ async fn in_wait_place<T>(
 }
 
 /// Waits until the plan is no longer pending; false when the time is up or the client left.
-pub async fn until_decided(
+pub(crate) async fn until_decided(
     gateway: &Arc<GatewayState>,
     ctx: &RequestContext,
     plan: &PlanId,
@@ -88,7 +88,7 @@ pub async fn until_decided(
 }
 
 /// Waits until the plan has an end; false when the time is up or the client left.
-pub async fn until_settled(
+pub(crate) async fn until_settled(
     gateway: &Arc<GatewayState>,
     ctx: &RequestContext,
     plan: &PlanId,
@@ -148,7 +148,7 @@ async fn plan_announced(decisions: &mut broadcast::Receiver<Option<PlanId>>, pla
 }
 
 /// Waits until a run of this caller has ended, the time is up or the client left. Progress carries the last line of its log.
-pub async fn until_run_ended(
+pub(crate) async fn until_run_ended(
     gateway: &GatewayState,
     ctx: &RequestContext,
     caller: &Caller,

@@ -47,7 +47,7 @@ pub enum ModeLimit {
 impl Principal {
     /// The holder of a credential. Scopes that can't be read reach nothing. An agent's scopes without a highest mode have the
     /// gateway's.
-    pub fn of_credential(credential: &Credential, usual: Mode) -> Self {
+    pub(crate) fn of_credential(credential: &Credential, usual: Mode) -> Self {
         let is_named = credential.scopes.get("max_mode").is_some_and(|mode| !mode.is_null());
         let (usual, mode_limit) = match credential.role {
             Role::Agent if !is_named => (usual, ModeLimit::Gateway),
@@ -81,7 +81,7 @@ impl Principal {
 }
 
 /// Scopes as a credential keeps them: `{upstreams?, effects?, max_mode?, may_vouch?}`.
-pub fn read_scopes(scopes: &Value, usual: Mode) -> Option<CallerScopes> {
+pub(crate) fn read_scopes(scopes: &Value, usual: Mode) -> Option<CallerScopes> {
     let members = scopes.as_object()?;
     let words = |name: &str| match members.get(name) {
         None | Some(Value::Null) => Some(None),
@@ -125,7 +125,7 @@ fn reads_any_session(scopes: &Value) -> Option<bool> {
 /// The caller of a request.
 ///
 /// INVARIANT (agents never approve): role and scopes come from the connection alone, never from the request.
-pub fn identify_caller(
+pub(crate) fn identify_caller(
     ctx: &RequestContext,
     params: Option<&RawValue>,
 ) -> Result<(Caller, ToolSurface), RpcError> {
@@ -145,7 +145,7 @@ fn host_of(known: Option<&HostInfo>, client: Option<&RawValue>) -> Option<HostIn
     HostInfo::new(program, version.as_deref(), known.and_then(|known| known.folder.as_deref()))
 }
 
-pub fn caller_in_session(principal: &Principal, session: &SessionId) -> Caller {
+pub(crate) fn caller_in_session(principal: &Principal, session: &SessionId) -> Caller {
     Caller {
         principal: principal.id.clone(),
         credential: principal.credential.clone(),

@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
+use crate::answer;
 use crate::call_log;
 use crate::cards::CardSupport;
 use crate::failed_credentials::{self, FailedTry};
@@ -56,7 +57,7 @@ impl GatewayService {
 
     /// The same service, shown to clients as this server.
     #[must_use]
-    pub fn shown_as(self, server: Arc<dyn StandaloneServer>) -> Self {
+    pub(crate) fn shown_as(self, server: Arc<dyn StandaloneServer>) -> Self {
         Self { standalone: Some(server), ..self }
     }
 }
@@ -113,7 +114,7 @@ impl GatewayService {
                 }))
             }
             None if local && self.allows_anonymous() => {
-                // Never more than an agent, whoever started this process: nothing tells the host's answers from the agent's.
+                // Never more than an agent, even where a person started this process: nothing tells the host's answers from the agent's.
                 let principal = Principal {
                     id: PrincipalId::new("local-agent"),
                     role: Role::Agent,
@@ -294,8 +295,11 @@ fn span_attributes(ctx: &RequestContext) -> Vec<trace::SpanAttribute> {
 impl GatewayService {
     async fn answer_request(&self, ctx: &RequestContext, method: &str, params: Option<&RawValue>) -> Reply {
         let (mut caller, surface) = principal::identify_caller(ctx, params)?;
+        let request_id = caller.request_id.clone();
+        let identified = |error| answer::with_request_id(error, request_id.as_ref());
         if let Err(refusal) = members::check_member_names(method, params) {
-            return Box::pin(surfaces::refuse_members(&self.gateway, &caller, method, params, refusal)).await;
+            let refused = surfaces::refuse_members(&self.gateway, &caller, method, params, refusal);
+            return Box::pin(refused).await.map_err(identified);
         }
         // The limit of the configuration as it is now, not as it was when the connection opened.
         let principal = ctx.session().identity().get::<Principal>();
@@ -303,7 +307,8 @@ impl GatewayService {
             caller.scopes.max_mode = self.gateway.policy.load().max_mode;
         }
         let span = call_log::request_span(&caller, method);
-        pin!(self.route_request(ctx, caller, surface, method, params)).instrument(span).await
+        let reply = pin!(self.route_request(ctx, caller, surface, method, params)).instrument(span).await;
+        reply.map_err(identified)
     }
 
     async fn route_request(

@@ -55,7 +55,7 @@ pub trait StandaloneServer: Send + Sync {
     /// The reply to a call of a tool that does not exist.
     fn unknown_tool(&self, name: &str, error: &ErrorEntry) -> Reply;
 
-    /// What stands in the text block of the gateway's own answers.
+    /// The content of the text block of the gateway's own answers.
     fn text_form(&self) -> TextForm {
         TextForm::ForModel
     }

@@ -137,7 +137,7 @@ pub struct Plan {
     /// The credential it was asked for with, where there was one. Its end is the plan's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<CredentialId>,
-    /// The role of whoever asked. A plan of an older version does not say: it counts as an agent's, who reaches less.
+    /// The role of the caller. A plan of an older version has none and counts as an agent's, who may do less.
     #[serde(default = "agent_role")]
     pub role: Role,
     pub session: SessionId,

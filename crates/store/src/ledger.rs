@@ -23,7 +23,7 @@ pub use entry::{Entry, OMITTED};
 pub use export::{Format, LedgerExport};
 pub use external_checkpoints::{CheckpointFile, CheckpointSink};
 pub use key::{NotAKey, PublicKey, key_path, keys_beside};
-pub use prune::{PRUNE_BATCH, PruneRange, PruneRefused, Pruned};
+pub use prune::{PRUNE_BATCH, PruneRange, PruneRefused, PruneReport};
 pub use row::{Json, LedgerRow};
 pub use summary::{LedgerSummary, NamedCount};
 pub use tombstone::{ArchiveSection, Tombstone};

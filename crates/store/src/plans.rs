@@ -10,7 +10,7 @@ use countersign_policy::record::{CallRecord, RowStatus};
 use countersign_policy::refusal::{Code, NextAction, Refusal};
 use jiff::Timestamp;
 
-use crate::calls::{Ended, Outcome, RESULT_LIMIT};
+use crate::calls::{Outcome, OutcomeStatus, RESULT_LIMIT};
 use crate::engine::{Cell, FoundRow, cells};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
@@ -434,9 +434,9 @@ pub(crate) fn finish(
     now: Timestamp,
 ) -> Result<(), StoreFault> {
     let state = match outcome.status {
-        Ended::Success => PlanState::Done,
-        Ended::Error => PlanState::Failed,
-        Ended::Unknown => PlanState::OutcomeUnknown,
+        OutcomeStatus::Success => PlanState::Done,
+        OutcomeStatus::Error => PlanState::Failed,
+        OutcomeStatus::Unknown => PlanState::OutcomeUnknown,
     };
     let kept = outcome.result.as_ref().filter(|result| result.len() <= RESULT_LIMIT);
     let seal = tx.seal;

@@ -99,7 +99,7 @@ impl OutputSettings {
         stdout.flush()
     }
 
-    /// Text to stderr. Whoever closed it does not want to know.
+    /// Text to stderr. A closed stderr is no error: nobody wants to read it.
     pub fn tell(self, text: &str) {
         let mut stderr = AutoStream::new(io::stderr().lock(), self.color);
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());

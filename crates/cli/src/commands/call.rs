@@ -104,7 +104,7 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
     blueprint.with_gateway(voice, async |gateway| {
         let principal = Principal {
             id: PrincipalId::new(WHO),
-            // Whoever can type a command may be an agent with a shell: people prove themselves where it matters.
+            // An agent with a shell can type this command, too: a person proves who they are where that matters.
             role: Role::Agent,
             credential: None,
             scopes: CallerScopes { max_mode: blueprint.config.gateway.max_mode, ..CallerScopes::all() },
@@ -139,7 +139,7 @@ impl ToolCallArgs {
         let mut all = Map::from_iter([
             ("name".to_owned(), json!(self.tool_name.to_string())),
             ("intent".to_owned(), Value::Object(intent)),
-            // Whoever typed the command is asked right here: nothing is held open for another rail.
+            // The person who typed the command is asked right here: nothing is held open for another channel.
             ("wait_seconds".to_owned(), json!(0)),
         ]);
         all.extend(self.json_args.as_ref().map(|text| ("args_json".to_owned(), json!(text))));

@@ -83,7 +83,7 @@ async fn open(args: &OpenArgs, store: &Store, url: &StoreUrl, voice: OutputSetti
     if !opened {
         answer
             .warnings
-            .push("the link works once, within a minute; whoever opens it decides as you".to_owned());
+            .push("the link works once, within a minute; anyone who opens it decides as you".to_owned());
     }
     Ok(answer)
 }

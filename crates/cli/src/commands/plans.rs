@@ -1,4 +1,4 @@
-//! `countersign plans`: what waits for a person, and what became of it. Decides nothing; `approve` and `reject` do.
+//! `countersign plans`: plans that wait for a person, and what became of the others. Decides nothing; `approve` and `reject` do.
 
 pub(crate) mod changes;
 pub(crate) mod find;

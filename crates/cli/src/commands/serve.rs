@@ -347,7 +347,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 async fn patience(stopping: tokio::sync::oneshot::Receiver<()>) {
     match stopping.await {
         Ok(()) => tokio::time::sleep(PATIENCE).await,
-        // Whoever would tell is gone with the listener, which says why itself.
+        // The sender is gone with the listener, which reports the reason itself.
         Err(_) => std::future::pending().await,
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use countersign_config::{NativeKind, UpstreamKind};
 use countersign_policy::call::ToolCall;
-use countersign_policy::confirm::{ApprovalRail, ApprovalStrength, Kind, PlanState, check_unblocked};
+use countersign_policy::confirm::{ApprovalStrength, Kind, PlanState, RecordedChannel, check_unblocked};
 use countersign_policy::duration::RateLimit;
 use countersign_policy::gate::{CallDraft, Refused, RuleUsage as _, over_limit, token_digest};
 use countersign_policy::ids::{PlanId, UpstreamId};
@@ -147,7 +147,7 @@ impl CallPipeline<'_> {
 
     /// How long this call is held open: as it says itself, else as configured where its own token is not enough.
     fn call_patience(&self, plan: &Plan, policy: &ActivePolicy) -> Duration {
-        let card = ApprovalRail::Card.strength_with(self.caller.scopes.vouching);
+        let card = RecordedChannel::Card.strength_with(self.caller.scopes.vouching);
         let card_is_enough = plan.requirement.strength <= card && plan.requirement.kind != Kind::Type;
         match self.wait_seconds {
             Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default(),

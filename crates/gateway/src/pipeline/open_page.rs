@@ -33,7 +33,7 @@ const MOST_REMEMBERED: usize = 4096;
 
 /// Clients that were asked to open a page and did not answer that, or with an error.
 #[derive(Debug, Default)]
-pub struct UnopenedPages(Mutex<HashSet<(PrincipalId, SessionId)>>);
+pub(crate) struct UnopenedPages(Mutex<HashSet<(PrincipalId, SessionId)>>);
 
 impl UnopenedPages {
     fn clients(&self) -> MutexGuard<'_, HashSet<(PrincipalId, SessionId)>> {

@@ -23,7 +23,7 @@ use countersign_policy::refusal::Refusal;
 use countersign_store::RecordedPermit;
 use serde_json::{Map, Value, json};
 
-pub use self::preview_runner::PreviewRunner;
+pub(crate) use self::preview_runner::PreviewRunner;
 pub(crate) use self::preview_runner::without;
 
 use self::fill::{CheckedArguments, templates};

@@ -150,12 +150,12 @@ fn check_permissions(
         Some("bypassPermissions") => file.add(
             SettingRisk::Approves,
             "permissions.defaultMode is `bypassPermissions`",
-            fix("set it to `default`, or let our tools ask all the same: countersign init --permissions"),
+            fix("set it to `default`, or let our tools ask anyway: countersign init --permissions"),
         ),
         Some("auto") => file.add(
             SettingRisk::ModelApproves,
             "permissions.defaultMode is `auto`",
-            fix("set it to `default`, or let our tools ask all the same: countersign init --permissions"),
+            fix("set it to `default`, or let our tools ask anyway: countersign init --permissions"),
         ),
         Some(_) | None => {}
     }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use axum::extract::State;
 use countersign_gateway::approval::{ApprovalInput, PlanDecider, check_note, check_shown};
-use countersign_gateway::pipeline::approve_and_run::run_approved;
+use countersign_gateway::run_approved;
 use countersign_policy::confirm::{Approval, PlanState};
 use countersign_policy::digest::Digest;
 use countersign_policy::gate::without_steps;
 use countersign_policy::ids::PlanId;
 use countersign_policy::plan::Plan;
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_store::{Paused, ShownPlan};
+use countersign_store::{PauseOutcome, ShownPlan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -198,7 +198,7 @@ async fn reject_plan(
         state: "rejected".to_owned(),
         tool: row.plan.tool.to_string(),
         by: person.name.to_string(),
-        paused: decided.paused == Paused::Now,
+        paused: decided.paused == PauseOutcome::Now,
         ledger_id: decided.ledger_id.to_string(),
     })
 }
@@ -327,7 +327,7 @@ pub(crate) struct RemainingPlan {
     plan: PlanView,
 }
 
-/// `POST /plans/{id}/steps`: removes steps. The rest is what people decide on, and the agent is told.
+/// `POST /plans/{id}/steps`: removes steps. People decide on the rest, and the agent's answer lists what was removed.
 pub(crate) async fn steps(
     State(web): Web,
     person: AuthenticatedPerson,

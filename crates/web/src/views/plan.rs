@@ -100,7 +100,7 @@ pub struct PlanView {
     pub created_at: String,
     /// It can be decided and run until then.
     pub expires_at: String,
-    /// Who approved, over which rail, how strongly, when.
+    /// Who approved, over which channel, how strongly, when.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub approval: Option<Approval>,

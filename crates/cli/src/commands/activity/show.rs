@@ -65,7 +65,7 @@ fn text(row: &LedgerRow) -> String {
         "approval",
         row.approval().map(|approval| {
             let grant = approval.grant.map(|grant| format!(", grant {grant}")).unwrap_or_default();
-            format!("{} by {}, {}{grant}", approval.strength, approval.by, approval.rail)
+            format!("{} by {}, {}{grant}", approval.strength, approval.by, approval.channel)
         }),
     );
     sheet.json("arguments", row.arguments.as_ref());

@@ -7,7 +7,7 @@ use countersign_policy::ids::FullName;
 use countersign_policy::plan::Plan;
 use countersign_policy::record::{RowKind, RowStatus};
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_store::{DecideRefused, LedgerFilter, NotDecided, Paused, PlanRow, Store, StoreUrl};
+use countersign_store::{DecideRefused, LedgerFilter, NotDecided, PauseOutcome, PlanRow, Store, StoreUrl};
 use jiff::Timestamp;
 
 use crate::command_result::{Answer, CommandError, CommandResult, Refused};
@@ -123,10 +123,10 @@ pub(crate) async fn reject(
         .with("state", PlanState::Rejected.as_str())
         .with("tool", tool)
         .with("by", person.name.as_str())
-        .with("paused", decided.paused == Paused::Now)
+        .with("paused", decided.paused == PauseOutcome::Now)
         .with("ledger_id", decided.ledger_id.as_str());
     answer.warnings = person.warnings;
-    if decided.paused == Paused::Now {
+    if decided.paused == PauseOutcome::Now {
         answer.warnings.push(format!(
             "three rejections in ten minutes: writes of `{who}` are paused; to let them go on: countersign plans resume {who}"
         ));

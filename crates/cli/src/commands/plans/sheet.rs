@@ -122,7 +122,7 @@ fn decided(sheet: &mut PlanTextBuilder, row: &PlanRow, zone: &TimeDisplay) {
     if let Some(approval) = &row.approval {
         let grant = approval.grant.as_ref().map(|grant| format!(", grant {grant}")).unwrap_or_default();
         let when = shown(approval.at, zone);
-        sheet.line("approved", &format!("by {} over {} at {when}{grant}", approval.by, approval.rail));
+        sheet.line("approved", &format!("by {} over {} at {when}{grant}", approval.by, approval.channel));
         if let Some(note) = &approval.note {
             sheet.line("note", note);
         }

@@ -22,13 +22,13 @@ use crate::upstreams::environment::{self, Variable};
 const LONGEST: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
-pub struct PreviewRunner {
+pub(crate) struct PreviewRunner {
     ambient: Vec<Variable>,
     folder: PathBuf,
 }
 
 impl PreviewRunner {
-    pub fn new(ambient: &[Variable], folder: &Path) -> Self {
+    pub(crate) fn new(ambient: &[Variable], folder: &Path) -> Self {
         Self { ambient: ambient.to_vec(), folder: folder.to_owned() }
     }
 
