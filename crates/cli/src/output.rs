@@ -21,7 +21,7 @@ pub(crate) use escaping::{shell_word, visible};
 use pretty_json::spread;
 pub(crate) use progress::Progress;
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
-pub(crate) use table::{Column, Table};
+pub(crate) use table::{Column, Table, cut};
 pub(crate) use time::{TimeDisplay, exact, shown, span};
 
 use crate::cli::{Cli, Color};

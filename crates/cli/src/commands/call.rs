@@ -113,6 +113,7 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
             surface: ToolSurface::Router,
             source: Source::Cli,
             host: HostInfo::new(None, None, serve::working_folder().as_deref()),
+            launcher: None,
         };
         let mut line = local_client::Line::open(&gateway, principal, &blueprint.config, voice).await?;
         let asked = wanted.arguments(variant);

@@ -2,7 +2,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod find;
-mod list;
+pub(crate) mod list;
 mod resume;
 pub(crate) mod sheet;
 mod show;

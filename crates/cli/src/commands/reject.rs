@@ -22,7 +22,7 @@ pub(crate) struct Reject {
     #[command(flatten)]
     of: StoreArgs,
 
-    /// The plan's id, or at least 6 characters of its beginning or end
+    /// The plan's id, as lists show it or in full; at least 5 characters of its beginning or end
     id: String,
 
     /// The reason; the agent sees it

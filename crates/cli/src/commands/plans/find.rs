@@ -3,25 +3,35 @@
 use std::fmt::Display;
 
 use countersign_policy::confirm::PlanState;
-use countersign_policy::ids::PlanId;
+use countersign_policy::ids::{LedgerId, PlanId};
 use countersign_policy::refusal::{Code, Refusal};
+use countersign_store::ledger::{LedgerFilter, LedgerRow};
 use countersign_store::{PlanFilter, PlanRow, Store, StoreUrl};
 
 use crate::command_result::CommandError;
 use crate::output::visible;
 use crate::records;
 
-/// Fewer characters than this mean too much.
-const FEWEST: usize = 6;
+/// Fewer characters than this mean too much. As many are shown of a short id.
+const FEWEST: usize = 5;
 /// How many plans are looked through for a part of an id: 20 pages.
 const PAGES: usize = 20;
 const PAGE: u32 = 1000;
+
+/// An id as lists show it: its kind and its end, such as `pln_…VH33T`. Every command takes it.
+pub(crate) fn short_id(id: &str) -> String {
+    let (kind, bare) = id.split_once('_').map_or(("", id), |(kind, bare)| (kind, bare));
+    let end: String = bare.chars().rev().take(FEWEST).collect::<Vec<_>>().into_iter().rev().collect();
+    if kind.is_empty() { format!("…{end}") } else { format!("{kind}_…{end}") }
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct PartialId<'a> {
     kind: &'static str,
     typed: &'a str,
     bare: String,
+    /// Its end, where it was typed as `beginning…end`.
+    end: Option<String>,
 }
 
 impl<'a> PartialId<'a> {
@@ -32,21 +42,28 @@ impl<'a> PartialId<'a> {
             Some((head, rest)) if head.eq_ignore_ascii_case(kind) => rest,
             _ => trimmed,
         };
-        Self { kind, typed, bare: bare.to_ascii_uppercase() }
+        let bare = bare.to_ascii_uppercase().replace("...", "…");
+        match bare.split_once('…') {
+            Some((head, end)) => Self { kind, typed, bare: head.to_owned(), end: Some(end.to_owned()) },
+            None => Self { kind, typed, bare, end: None },
+        }
     }
 
     fn whole(&self) -> Option<String> {
-        (self.bare.len() == 26).then(|| format!("{}{}", self.kind, self.bare))
+        (self.bare.len() == 26 && self.end.is_none()).then(|| format!("{}{}", self.kind, self.bare))
     }
 
     pub(crate) fn fits(&self, id: &str) -> bool {
         let bare = id.strip_prefix(self.kind).unwrap_or(id);
-        bare.starts_with(&self.bare) || bare.ends_with(&self.bare)
+        match &self.end {
+            Some(end) => bare.starts_with(&self.bare) && bare.ends_with(end),
+            None => bare.starts_with(&self.bare) || bare.ends_with(&self.bare),
+        }
     }
 
     /// A part that is too short to mean one id means none.
     pub(crate) fn check(&self, absent: impl FnOnce() -> Refusal) -> Result<(), CommandError> {
-        if self.bare.chars().count() >= FEWEST {
+        if self.bare.chars().chain(self.end.iter().flat_map(|end| end.chars())).count() >= FEWEST {
             return Ok(());
         }
         Err(CommandError::refused(
@@ -83,6 +100,31 @@ impl<'a> PartialId<'a> {
     }
 }
 
+/// The row of the audit log that is meant: among the newest ones.
+pub(crate) async fn row(store: &Store, url: &StoreUrl, typed: &str) -> Result<LedgerRow, CommandError> {
+    let part = PartialId::of("", typed);
+    let fault = |fault| records::trouble(&fault, url);
+    let message = format!("there is no row `{}` in `{url}`", visible(typed));
+    let absent = || Refusal::new(Code::NotFound, message.clone());
+    const LIST: &str = "countersign activity list";
+    if let Some(whole) = part.whole() {
+        let found = store.activity_row(&LedgerId::new(whole)).await.map_err(fault)?;
+        return found.ok_or_else(|| CommandError::refused(absent(), LIST));
+    }
+    part.check(absent)?;
+    let (mut meant, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let filter = LedgerFilter { limit: Some(PAGE), cursor: cursor.take(), ..LedgerFilter::default() };
+        let page = store.activity(filter).await.map_err(fault)?;
+        meant.extend(page.rows.into_iter().filter(|row| part.fits(row.id.as_str())));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    part.one(meant, |row| row.id.to_string(), absent(), LIST)
+}
+
 /// The plan that is meant: among the pending ones first, then among all.
 pub(crate) async fn plan(store: &Store, url: &StoreUrl, typed: &str) -> Result<PlanRow, CommandError> {
     let part = PartialId::of("pln_", typed);
@@ -113,4 +155,25 @@ pub(crate) async fn plan(store: &Store, url: &StoreUrl, typed: &str) -> Result<P
         }
     }
     Err(CommandError::refused(absent(), LIST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_ids_are_shown_and_accepted() {
+        let id = "pln_01KA4Z7Q3V9M5T2X8R6W0VH33T";
+        assert_eq!(short_id(id), "pln_…VH33T");
+        assert_eq!(short_id("01KA4Z7Q3V9M5T2X8R6W0VH33T"), "…VH33T");
+        let fits = |typed: &str| PartialId::of("pln_", typed).fits(id);
+        for typed in ["pln_…VH33T", "PLN_...vh33t", "…VH33T", "vh33t", "pln_01KA4", "01KA4…33T", id] {
+            assert!(fits(typed), "{typed}");
+        }
+        for typed in ["pln_…VH33X", "01KB…33T", "VH33"] {
+            let part = PartialId::of("pln_", typed);
+            let absent = || Refusal::new(Code::PlanNotFound, "none");
+            assert!(!part.fits(id) || part.check(absent).is_err(), "{typed}");
+        }
+    }
 }

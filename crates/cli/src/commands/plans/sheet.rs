@@ -18,6 +18,7 @@ use super::changes;
 use crate::output::{
     BAD, BOLD, DIM, GOOD, NAME, OutputSettings, TimeDisplay, WARN, paint, plural, shown, visible,
 };
+use crate::environment;
 use crate::person::{ask, value};
 
 /// The state of a plan now: one whose time ran out is expired, even if the store does not say so yet.
@@ -89,7 +90,7 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
     ));
     let effect = paint(effect_style(plan.effect), plan.effect);
     sheet.raw("tool", &format!("{}  {effect}", paint(NAME, visible(&plan.tool.to_string()))));
-    sheet.line("asked by", &format!("{} in session {}", plan.principal, plan.session));
+    sheet.line("asked by", &plan.asked_by(environment::home_text().as_deref()));
     if let Some(intent) = &plan.intent {
         let data = intent.data_sensitivity.map(|data| format!(", data {data}")).unwrap_or_default();
         sheet.line("intent", &format!("{}{data}", intent.operation_type));
@@ -108,6 +109,9 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
         PlanState::Pending | PlanState::Approved => {
             let when = shown(plan.expires, zone);
             sheet.raw("expires", &format!("in {} ({when})", paint(BOLD, left(plan.expires, now))));
+            if state == PlanState::Pending {
+                sheet.line("its call", waiting_call(row, now));
+            }
         }
         PlanState::Expired => sheet.line("expired", &shown(plan.expires, zone)),
         PlanState::Rejected
@@ -129,9 +133,20 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
     if let Some(meta) = &plan.meta {
         sheet.line("_meta", &redactor.clean(meta.value(), &[]).to_string());
     }
+    sheet.quiet("principal", &visible(plan.principal.as_str()));
+    sheet.quiet("session", &visible(plan.session.as_str()));
     sheet.quiet("plan hash", &plan.hash.hex());
     sheet.quiet("definition", &plan.fingerprint.hex());
     sheet.0
+}
+
+/// What an approval of a pending plan leads to.
+pub(crate) fn waiting_call(row: &PlanRow, now: Timestamp) -> &'static str {
+    if row.is_held_open(now) {
+        "still waits, and runs as soon as it is approved"
+    } else {
+        "no longer waits: approved, it runs when the agent asks again, or with approve --run"
+    }
 }
 
 /// What an upstream answered, as it is shown in a sheet.
@@ -264,7 +279,7 @@ impl PlanTextBuilder {
 
 /// The plan for programs, as REST tells it: what came back keeps every digit.
 pub(crate) fn json_text(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> String {
-    serde_json::to_string(&views::plan(row, redactor, now)).unwrap_or_else(|_| "null".to_owned())
+    serde_json::to_string(&views::plan(row, redactor, now, environment::home_text().as_deref())).unwrap_or_else(|_| "null".to_owned())
 }
 
 /// The plan as a value; what would lose a digit as text.

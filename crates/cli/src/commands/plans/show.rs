@@ -17,7 +17,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct PlansShowArgs {
-    /// The plan's id, or at least 6 characters of its beginning or end
+    /// The plan's id, as lists show it or in full; at least 5 characters of its beginning or end
     id: String,
 }
 

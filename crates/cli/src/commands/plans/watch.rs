@@ -121,7 +121,7 @@ impl PlanWatchPrinter {
         }
         let mut table = list::table().steady();
         for row in rows {
-            table.row(list::line(row, redactor, now));
+            table.row(list::line(row, redactor, self.voice, now));
         }
         let text = table.render(self.voice.width());
         let is_titled = std::mem::replace(&mut self.titled, true);

@@ -57,13 +57,17 @@ pub(crate) struct ToolsSearchArgs {
 }
 
 pub(crate) fn run(args: &ToolsListArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
-    let blueprint = ResolvedConfig::read(cli)?;
+    let mut blueprint = ResolvedConfig::read(cli)?;
+    if let Some(name) = &args.upstream {
+        blueprint.require_upstream(name)?;
+        // The others are neither asked nor started.
+        blueprint = blueprint.only(|upstream| upstream.id.as_str() == name);
+    }
     let (recorded, started) = if args.live { (Catalog::default(), None) } else { recorded(&blueprint)? };
     started.as_ref().unwrap_or(&blueprint).with_gateway(voice, async |gateway| {
         let catalog = gateway.catalog.load_full();
         let wanted = |listed: &&Listed| {
-            args.upstream.as_ref().is_none_or(|name| listed.tool.upstream.as_str() == name)
-                && args.effect.is_none_or(|effect| listed.outlook.effect == effect)
+            args.effect.is_none_or(|effect| listed.outlook.effect == effect)
                 && !(args.withheld && listed.is_accepted())
         };
         let found: Vec<(&Listed, Option<f64>)> =
