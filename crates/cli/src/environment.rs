@@ -59,7 +59,8 @@ pub(crate) fn launcher() -> Option<String> {
     let parent = std::os::unix::process::parent_id();
     let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).ok().or_else(|| {
         // Without /proc, as on macOS, `ps` knows.
-        let asked = std::process::Command::new("ps").args(["-o", "comm=", "-p", &parent.to_string()]).output();
+        let asked =
+            std::process::Command::new("ps").args(["-o", "comm=", "-p", &parent.to_string()]).output();
         asked.ok().and_then(|output| String::from_utf8(output.stdout).ok())
     })?;
     name.trim().rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)

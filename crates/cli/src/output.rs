@@ -66,6 +66,15 @@ impl OutputSettings {
         self.format == Format::Text && io::stdout().is_terminal()
     }
 
+    /// Whether stdout shows colours.
+    pub(crate) fn has_colours(self) -> bool {
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()),
+            given @ (ColorChoice::AlwaysAnsi | ColorChoice::Always | ColorChoice::Never) => given,
+        };
+        choice != ColorChoice::Never
+    }
+
     /// Whether a person watches stderr, where progress is shown.
     pub(crate) fn shows_progress(self) -> bool {
         self.format == Format::Text && io::stderr().is_terminal()

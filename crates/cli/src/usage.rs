@@ -25,7 +25,11 @@ pub(crate) fn usage(error: &clap::Error, tree: &clap::Command, words: &[String])
     if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
     {
-        return unknown_command(typed, &command, words.iter().try_fold(tree, |at, word| at.find_subcommand(word)));
+        return unknown_command(
+            typed,
+            &command,
+            words.iter().try_fold(tree, |at, word| at.find_subcommand(word)),
+        );
     }
     Usage { message: one_line(&error.to_string()), reason_code: reason_code(error), next }
 }

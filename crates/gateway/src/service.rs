@@ -15,7 +15,7 @@ use countersign_mcp::server::{
 };
 use countersign_policy::call::{Caller, CallerScopes, HostVouching};
 use countersign_policy::ids::{PrincipalId, Secret, SessionId};
-use countersign_policy::record::{Source, LOCAL_AGENT};
+use countersign_policy::record::{LOCAL_AGENT, Source};
 use countersign_policy::role::Role;
 use countersign_store::{Credential, SavedLine, StoreFault, secret_digest};
 use serde_json::value::RawValue;

@@ -16,7 +16,7 @@ use countersign_policy::confirm::ConfirmInput;
 use countersign_policy::envelope::ErrorEntry;
 use countersign_policy::ids::{FullName, PrincipalId, SessionId, UpstreamId};
 use countersign_policy::intent::{CallEntryPoint, UncheckedIntent};
-use countersign_policy::record::{CallRecord, Source, LOCAL_AGENT};
+use countersign_policy::record::{CallRecord, LOCAL_AGENT, Source};
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_policy::role::Role;
 use countersign_store::Store;

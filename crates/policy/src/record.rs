@@ -127,7 +127,8 @@ impl HostInfo {
     pub fn describe(&self, home: Option<&str>) -> Option<String> {
         let program = self.title.as_deref().or(self.program.as_deref());
         // Hosts that belong to no project start their servers at the root of the file system, which says nothing.
-        let folder = self.folder.as_deref().filter(|folder| *folder != "/").map(|folder| at_home(folder, home));
+        let folder =
+            self.folder.as_deref().filter(|folder| *folder != "/").map(|folder| at_home(folder, home));
         match (program, folder) {
             (Some(program), Some(folder)) => Some(format!("{program} in {folder}")),
             (Some(program), None) => Some(program.to_owned()),

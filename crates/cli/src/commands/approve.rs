@@ -5,6 +5,7 @@ mod grant_args;
 mod run_plan;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use countersign_gateway::approval::{ApprovalInput, ApprovedPlan};
 use countersign_policy::confirm::PlanState;
 use countersign_policy::redact::Redactor;
@@ -15,6 +16,7 @@ use jiff::Timestamp;
 use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult, Refused};
 use crate::commands::approve::decide::{ApprovalQuestion, TerminalAnswer};
+use crate::commands::completions::candidates;
 use crate::commands::plans::{find, sheet};
 use crate::local_gateway::StoreArgs;
 use crate::output::{DIM, Format, GOOD, OutputSettings, paint, visible};
@@ -34,6 +36,7 @@ pub(crate) struct Approve {
     of: StoreArgs,
 
     /// The plan's id, as lists show it or in full; at least 5 characters of its beginning or end
+    #[arg(add = ArgValueCandidates::new(candidates::pending_plans))]
     id: String,
 
     /// Approve without being asked; needed off a terminal
@@ -110,8 +113,7 @@ async fn approve(
     let mut typed = args.confirm_text.clone();
     if asks {
         voice.tell(&format!("{shown}\n"));
-        let question =
-            if args.run { ApprovalQuestion::ApproveAndRun } else { ApprovalQuestion::Approve };
+        let question = if args.run { ApprovalQuestion::ApproveAndRun } else { ApprovalQuestion::Approve };
         let TerminalAnswer { said, typed: typed_now } =
             decide::ask(voice, question, &row.plan.requirement, &row.plan.tool, typed.as_deref());
         match said {

@@ -6,6 +6,7 @@ mod call_outcome;
 mod local_client;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use countersign_config::ToolSurface;
 use countersign_gateway::principal::{ModeLimit, Principal};
 use countersign_policy::call::CallerScopes;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Cli;
 use crate::command_result::CommandResult;
+use crate::commands::completions::candidates;
 use crate::commands::serve;
 use crate::local_gateway::ResolvedConfig;
 use crate::output::OutputSettings;
@@ -64,7 +66,7 @@ pub(crate) enum CallCommand {
 #[derive(Args, Debug)]
 pub(crate) struct ToolCallArgs {
     /// The tool's full name
-    #[arg(long, value_name = "UPSTREAM:TOOL")]
+    #[arg(long, value_name = "UPSTREAM:TOOL", add = ArgValueCandidates::new(candidates::tool_names))]
     tool_name: FullName,
 
     /// Its arguments, a JSON object

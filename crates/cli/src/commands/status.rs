@@ -1,6 +1,7 @@
 //! `countersign status`: what is configured, what runs, what waits. Reads the configuration and the records; starts nothing.
 
 use clap::Args;
+use countersign_config::{Config, UpstreamKind};
 use countersign_gateway::catalog::Catalog;
 use countersign_policy::confirm::PlanState;
 use countersign_store::ledger::{LedgerFilter, LedgerRow};
@@ -16,7 +17,7 @@ use crate::command_result::{Answer, CommandResult};
 use crate::config_file::{self, ConfigFiles};
 use crate::local_gateway::StoreArgs;
 use crate::output::{BAD, BOLD, DIM, GOOD, OutputSettings, WARN, exact, paint, plural, shown, visible};
-use crate::{log, records};
+use crate::{log, natives, records};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign status
@@ -66,7 +67,9 @@ async fn read(store: &Store, files: Option<&ConfigFiles>) -> Result<RecordedStat
         all.iter().find(|one| one.name == name).map_or(0, |one| one.count)
     };
     let last = store.activity(LedgerFilter { limit: Some(1), ..LedgerFilter::default() }).await?.rows.pop();
-    let catalog = recorded_catalog(store, files).await?;
+    // A configuration with a mistake is `doctor`'s to explain.
+    let config = files.and_then(|files| files.parse().ok());
+    let catalog = recorded_catalog(store, config.as_ref()).await?;
     let withheld = catalog.tools().filter(|listed| !listed.is_accepted());
     Ok(RecordedStatus {
         page: store.desk_url().await?,
@@ -76,20 +79,29 @@ async fn read(store: &Store, files: Option<&ConfigFiles>) -> Result<RecordedStat
         calls: count(&summary.by_kind, "call"),
         refused: count(&summary.by_status, "refused"),
         last,
-        accepted: catalog.accepted().count(),
+        accepted: catalog.accepted().count() + config.as_ref().map_or(0, own_tools),
         withheld: withheld.map(|listed| listed.tool.full_name().to_string()).collect(),
     })
 }
 
 /// The tools as they were listed last, of the upstreams that are configured.
-async fn recorded_catalog(store: &Store, files: Option<&ConfigFiles>) -> Result<Catalog, StoreFault> {
-    // A configuration with a mistake is `doctor`'s to explain.
-    let Some(config) = files.and_then(|files| files.parse().ok()) else { return Ok(Catalog::default()) };
+async fn recorded_catalog(store: &Store, config: Option<&Config>) -> Result<Catalog, StoreFault> {
+    let Some(config) = config else { return Ok(Catalog::default()) };
     let mut known = Vec::new();
     for upstream in &config.upstreams {
         known.push((upstream.id.clone(), upstream.prefix, store.pins(&upstream.id).await?));
     }
     Ok(Catalog::of_pins(known, &config.rules))
+}
+
+/// How many tools the configuration and this program bring along: no upstream lists them, so they are not recorded.
+fn own_tools(config: &Config) -> usize {
+    let count = |kind: &UpstreamKind| match kind {
+        UpstreamKind::Native { kind, .. } => natives::definitions(*kind).len(),
+        UpstreamKind::Command { tools, .. } => tools.len(),
+        UpstreamKind::Stdio { .. } | UpstreamKind::Http { .. } => 0,
+    };
+    config.upstreams.iter().map(|upstream| count(&upstream.kind)).sum()
 }
 
 fn answer(
@@ -100,7 +112,8 @@ fn answer(
 ) -> Answer {
     let mut lines = StatusLines::default();
     let names = files.map(ConfigFiles::names).unwrap_or_default();
-    let configured = if names.is_empty() { "none: countersign init writes one".to_owned() } else { names.join(", ") };
+    let configured =
+        if names.is_empty() { "none: countersign init writes one".to_owned() } else { names.join(", ") };
     lines.add("configuration", &visible(&configured));
     let log = log::usual_file();
     let data = Answer::default()
@@ -108,18 +121,25 @@ fn answer(
         .with("store", url.to_string())
         .with("log_file", json!(log.as_ref().map(|path| path.display().to_string())));
     let Some(found) = found else {
-        lines.add("records", &format!("{} {}", visible(&url.to_string()), paint(DIM, "(nothing recorded yet)")));
+        lines.add(
+            "records",
+            &format!("{} {}", visible(&url.to_string()), paint(DIM, "(nothing recorded yet)")),
+        );
         return Answer { text: lines.0, ..data.with("page", json!(null)).with("pending", 0) };
     };
     lines.add("records", &visible(&url.to_string()));
     let page = found.page.filter(|page| open::answers(page));
-    lines.add("gateway", &match &page {
-        Some(page) => format!("{}, its page is at {}", paint(GOOD, "running"), visible(page)),
-        None => format!("{} {}", "no page answers", paint(DIM, "(hosts start one when they need it)")),
-    });
+    lines.add(
+        "gateway",
+        &match &page {
+            Some(page) => format!("{}, its page is at {}", paint(GOOD, "running"), visible(page)),
+            None => format!("{} {}", "no page answers", paint(DIM, "(hosts start one when they need it)")),
+        },
+    );
     let now = Timestamp::now();
     let zone = sheet::zone(voice, now);
-    let since = found.oldest.map(|oldest| format!(", the oldest since {}", shown(oldest, &zone))).unwrap_or_default();
+    let since =
+        found.oldest.map(|oldest| format!(", the oldest since {}", shown(oldest, &zone))).unwrap_or_default();
     let style = if found.pending > 0 { WARN } else { DIM };
     lines.add("waiting", &paint(style, format_args!("{}{since}", plural(found.pending, "plan"))));
     for who in &found.paused {
@@ -128,15 +148,21 @@ fn answer(
     }
     let tools = format!("{} can be used", plural(found.accepted, "tool"));
     let withheld = found.withheld.len();
-    lines.add("tools", &match withheld {
-        0 => tools,
-        _ => format!("{tools}, {}", paint(WARN, format_args!("{withheld} withheld: countersign tools list --withheld"))),
-    });
+    lines.add(
+        "tools",
+        &match withheld {
+            0 => tools,
+            _ => format!(
+                "{tools}, {}",
+                paint(WARN, format_args!("{withheld} withheld: countersign tools list --withheld"))
+            ),
+        },
+    );
     let last = found.last.as_ref().map(|row| {
         let who = rows::who(row).map(|who| format!(" by {who}")).unwrap_or_default();
         format!("; the last was {}{who} at {}", rows::about(row), shown(row.time, &zone))
     });
-    let today = format!("{} in 24 hours, {} refused", plural(found.calls, "row of calls"), found.refused);
+    let today = format!("{} in 24 hours, {} refused", plural(found.calls, "call row"), found.refused);
     lines.add("activity", &visible(&format!("{today}{}", last.unwrap_or_default())));
     if let Some(path) = &log {
         lines.add("log", &visible(&path.display().to_string()));

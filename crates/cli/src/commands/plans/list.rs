@@ -113,11 +113,19 @@ pub(super) fn line(
     voice: OutputSettings,
     now: Timestamp,
 ) -> Vec<(String, Style)> {
+    let mut cells = cells(row, redactor, now);
+    if let Some((id, _)) = cells.first_mut() {
+        *id = shown_id(id, voice);
+    }
+    cells
+}
+
+fn cells(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
     let (plan, state) = (&row.plan, sheet::state(row, now));
     let open = matches!(state, PlanState::Pending | PlanState::Approved);
     let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref());
     vec![
-        (shown_id(plan.id.as_str(), voice), Style::new()),
+        (plan.id.to_string(), Style::new()),
         (state.to_string(), sheet::state_style(state)),
         (plan.tool.to_string(), NAME),
         (plan.effect.to_string(), sheet::effect_style(plan.effect)),
@@ -126,6 +134,18 @@ pub(super) fn line(
         (if open { sheet::left(plan.expires, now) } else { String::new() }, Style::new()),
         (reason.map(|reason| redactor.clean_text(reason)).unwrap_or_default(), DIM),
     ]
+}
+
+/// The same for the inbox on a terminal, where all plans are pending.
+pub(super) fn inbox_line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
+    let mut cells = cells(row, redactor, now);
+    if let Some((id, _)) = cells.first_mut() {
+        *id = find::short_id(id);
+    }
+    if let Some((state, _)) = cells.get_mut(1) {
+        state.clear();
+    }
+    cells
 }
 
 /// Short where a person reads it, whole in a pipe.

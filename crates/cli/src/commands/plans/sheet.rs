@@ -15,10 +15,10 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::changes;
+use crate::environment;
 use crate::output::{
     BAD, BOLD, DIM, GOOD, NAME, OutputSettings, TimeDisplay, WARN, paint, plural, shown, visible,
 };
-use crate::environment;
 use crate::person::{ask, value};
 
 /// The state of a plan now: one whose time ran out is expired, even if the store does not say so yet.
@@ -279,7 +279,8 @@ impl PlanTextBuilder {
 
 /// The plan for programs, as REST tells it: what came back keeps every digit.
 pub(crate) fn json_text(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> String {
-    serde_json::to_string(&views::plan(row, redactor, now, environment::home_text().as_deref())).unwrap_or_else(|_| "null".to_owned())
+    serde_json::to_string(&views::plan(row, redactor, now, environment::home_text().as_deref()))
+        .unwrap_or_else(|_| "null".to_owned())
 }
 
 /// The plan as a value; what would lose a digit as text.

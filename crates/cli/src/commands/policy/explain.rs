@@ -3,9 +3,10 @@
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap_complete::ArgValueCandidates;
 use countersign_config::{
     self as config, CallRoute, Config, DecidedField, ExplainInput, IntentInput, ModeVerdict,
-    PolicyExplanation, VerdictWord,
+    PolicyExplanation, UpstreamKind, VerdictWord,
 };
 use countersign_gateway::catalog::Catalog;
 use countersign_policy::call::{ArgumentFault, Arguments};
@@ -23,9 +24,10 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::completions::candidates;
 use crate::config_file::{self, ConfigFiles};
 use crate::output::{BAD, BOLD, Column, DIM, GOOD, NAME, Table, WARN, paint, visible};
-use crate::records;
+use crate::{natives, records};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign policy explain --tool github:delete_repo --mode execute
@@ -36,7 +38,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct PolicyExplainArgs {
     /// The tool's full name
-    #[arg(long, value_name = "UPSTREAM:TOOL")]
+    #[arg(long, value_name = "UPSTREAM:TOOL", add = ArgValueCandidates::new(candidates::tool_names))]
     tool: FullName,
 
     /// The call's arguments, a JSON object
@@ -78,7 +80,8 @@ pub(crate) fn run(args: &PolicyExplainArgs, cli: &Cli) -> CommandResult {
         Some(files) => files.parse()?,
         None => config::parse(&[]).map_err(|_| no_defaults())?,
     };
-    let recorded = files.as_ref().map(|files| RecordedTool::find(&args.tool, &config, files)).unwrap_or_default();
+    let recorded =
+        files.as_ref().map(|files| RecordedTool::find(&args.tool, &config, files)).unwrap_or_default();
     let input = input(args, &config, &recorded)?;
     let explained = config::explain(&config, &input);
     let mut answer = Answer::text(story(&explained, &input)).with("explained", json!(explained));
@@ -101,6 +104,13 @@ struct RecordedTool {
 impl RecordedTool {
     fn find(tool: &FullName, config: &Config, files: &ConfigFiles) -> Self {
         let Some(upstream) = config.upstream(&tool.upstream) else { return Self::default() };
+        if let UpstreamKind::Native { kind, .. } = &upstream.kind {
+            // What this program brings along is not recorded: it is what it is.
+            let mut own = natives::definitions(*kind).into_iter().filter_map(|one| one.as_object().cloned());
+            let definition =
+                own.find(|one| one.get("name").and_then(Value::as_str) == Some(tool.tool.as_str()));
+            return Self { definition, warning: None };
+        }
         let pins = records::configured(files).and_then(|url| {
             if let StoreUrl::Sqlite(path) = &url
                 && !path.exists()

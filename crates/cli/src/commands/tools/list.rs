@@ -2,6 +2,7 @@
 
 use anstyle::Style;
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use countersign_config::{Config, Upstream, UpstreamKind};
 use countersign_gateway::catalog::{Catalog, Listed, ToolStanding};
 use countersign_gateway::search::SearchQuery;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::completions::candidates;
 use crate::commands::plans::sheet::effect_style;
 use crate::commands::upstreams::unwell;
 use crate::local_gateway::{ResolvedConfig, with_store};
@@ -30,7 +32,7 @@ pub(crate) const SEARCH_EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct ToolsListArgs {
     /// Only tools of this upstream
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(candidates::upstream_names))]
     upstream: Option<String>,
 
     /// Only tools of this effect: read, write or destructive
