@@ -14,13 +14,13 @@ use crate::output::{BAD, Column, DIM, GOOD, NAME, OutputSettings, Table, TimeDis
 const COLUMNS: [Column; 9] = [
     Column::kept("TIME").steady(8),
     Column::kept("STATUS").steady(7),
-    Column::cut("WHO", 12).steady(24),
-    Column::cut("TOOL", 14).steady(24),
+    Column::cut("WHO", 10).steady(24),
+    Column::cut("TOOL", 12).steady(24),
     Column::spared("INTENT", 2).steady(11),
     Column::spared("CODE", 1).steady(18),
     Column::spared("PLAN", 4).steady(10),
     Column::spared("ID", 3).steady(6),
-    Column::cut("REASON", 12),
+    Column::cut("REASON", 10),
 ];
 
 pub(crate) fn table() -> Table {

@@ -97,8 +97,9 @@ fn text(
         return if voice.is_watched() { format!("{}\n", paint(DIM, nothing)) } else { String::new() };
     }
     let mut table = table();
+    let is_inbox = wanted == Some(PlanState::Pending) && voice.is_watched();
     for row in rows {
-        table.row(line(row, redactor, voice, now));
+        table.row(if is_inbox { inbox_line(row, redactor, now) } else { line(row, redactor, voice, now) });
     }
     table.render(voice.width())
 }
@@ -136,7 +137,7 @@ fn cells(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Sty
     ]
 }
 
-/// The same for the inbox on a terminal, where all plans are pending.
+/// The same for an inbox on a terminal: the id is short, and that all plans are pending goes without saying.
 pub(super) fn inbox_line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
     let mut cells = cells(row, redactor, now);
     if let Some((id, _)) = cells.first_mut() {

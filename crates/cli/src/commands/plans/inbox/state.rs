@@ -167,12 +167,16 @@ impl InboxState {
     }
 
     /// The screen, line by line; never more than fit.
-    pub(super) fn frame(&self, size: FrameSize, now: Timestamp) -> Vec<String> {
+    pub(super) fn frame(&mut self, size: FrameSize, now: Timestamp) -> Vec<String> {
         let width = size.width.max(20);
-        let mut lines = match &self.open {
+        let (mut lines, first) = match &self.open {
             Some(open) => self.plan_frame(open, width, size.height, now),
-            None => self.list_frame(width, size.height, now),
+            None => (self.list_frame(width, size.height, now), 0),
         };
+        if let Some(open) = &mut self.open {
+            // Scrolling beyond the end does not count.
+            open.scroll = first;
+        }
         lines.truncate(size.height);
         lines
     }
@@ -201,7 +205,14 @@ impl InboxState {
         self.finish(lines, LIST_KEYS.to_owned(), width, height)
     }
 
-    fn plan_frame(&self, open: &OpenPlan, width: usize, height: usize, now: Timestamp) -> Vec<String> {
+    /// The plan and what is asked about it; with the number of its first line on the screen.
+    fn plan_frame(
+        &self,
+        open: &OpenPlan,
+        width: usize,
+        height: usize,
+        now: Timestamp,
+    ) -> (Vec<String>, usize) {
         let text = sheet::sheet(&open.row, &self.redactor, &self.zone, now);
         let all: Vec<String> = text.lines().flat_map(|line| wrap(line, width)).collect();
         let mut below = open.footer(width, self.message.is_some());
@@ -220,7 +231,7 @@ impl InboxState {
             *last = paint(WARN, cut(&format!("… {} below: space", plural(left + 1, "line")), width));
         }
         lines.extend(below);
-        lines
+        (lines, first)
     }
 
     /// Puts the message and the keys at the bottom.

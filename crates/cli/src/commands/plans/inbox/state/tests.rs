@@ -83,7 +83,7 @@ fn press(state: &mut InboxState, keys: &str) -> Option<InboxAction> {
         .last()
 }
 
-fn bare(state: &InboxState, width: usize, height: usize) -> String {
+fn bare(state: &mut InboxState, width: usize, height: usize) -> String {
     anstream::adapter::strip_str(&state.frame(FrameSize { width, height }, now()).join("\n")).to_string()
 }
 
@@ -93,7 +93,7 @@ fn a_plan_is_looked_at_before_it_is_approved() {
     let mut state = inbox(&rows);
     assert!(press(&mut state, "y").is_none());
     assert!(press(&mut state, "va").is_none());
-    assert!(bare(&state, 80, 60).contains("Approve? y yes"), "{}", bare(&state, 80, 60));
+    assert!(bare(&mut state, 80, 60).contains("Approve? y yes"), "{}", bare(&mut state, 80, 60));
     match press(&mut state, "xy") {
         Some(InboxAction::Approve { row, typed: None }) => assert_eq!(row.plan.hash, rows[1].plan.hash),
         other => panic!("{other:?}"),
@@ -135,7 +135,7 @@ fn a_plan_that_changes_expires_or_is_decided_elsewhere_takes_no_answer() {
         state.refresh(Vec::new(), stored, now());
         assert!(press(&mut state, "y").is_none(), "{word}");
         assert!(press(&mut state, "ay").is_none(), "{word}");
-        assert!(bare(&state, 100, 60).contains(word), "{}", bare(&state, 100, 60));
+        assert!(bare(&mut state, 100, 60).contains(word), "{}", bare(&mut state, 100, 60));
     }
     // Its time runs out between two looks at the store.
     let mut state = inbox(std::slice::from_ref(&first));
@@ -152,7 +152,7 @@ fn more_time_that_an_equal_call_brings_is_shown_and_passed_on() {
     let mut state = inbox(std::slice::from_ref(&first));
     press(&mut state, "a");
     state.refresh(vec![longer.clone()], Some(longer.clone()), now());
-    assert!(bare(&state, 80, 60).contains("9 min 0 s"));
+    assert!(bare(&mut state, 80, 60).contains("9 min 0 s"));
     let Some(InboxAction::Approve { row, .. }) = press(&mut state, "y") else { panic!() };
     assert_eq!(row.plan.expires, longer.plan.expires);
 }
@@ -190,9 +190,9 @@ fn a_frame_fits_every_terminal_and_hides_nothing() {
     }
     let mut state = inbox(&rows[..1]);
     press(&mut state, "\n");
-    let whole = bare(&state, 60, 200).replace('\n', "");
+    let whole = bare(&mut state, 60, 200).replace('\n', "");
     for part in ["\\u{1b}[2J", "\\u{202e}", "\\u{200b}", "plan hash", "claude-code in /home/ada/shop"] {
         assert!(whole.contains(part), "{part}: {whole}");
     }
-    assert!(bare(&state, 60, 12).contains("lines below: space"), "{}", bare(&state, 60, 12));
+    assert!(bare(&mut state, 60, 12).contains("lines below: space"), "{}", bare(&mut state, 60, 12));
 }
