@@ -26,7 +26,6 @@ use crate::records;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign approve pln_01KA4Z7Q3V9M5T2X8R6W0YPQRS --yes
-  countersign approve 0YRUNS --yes --run
   countersign approve 0YTYPE --yes --confirm-text acme/site
   countersign approve 0YGRNT --yes --grant --uses 5 --expires 2h --any title";
 

@@ -17,6 +17,9 @@ use crate::usage::PROGRAM;
 /// Set by the scripts, to the name of the shell that asks.
 const VARIABLE: &str = "COUNTERSIGN_COMPLETE";
 
+/// Tools are named `upstream:tool`, and bash ends words at colons unless it is told not to.
+const BASH_WORDS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n";
+
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
     /// The shell to write for
@@ -34,6 +37,9 @@ pub(crate) fn run(args: &CompletionsArgs) -> CommandResult {
     };
     let shells = Shells::builtins();
     let mut script = Vec::new();
+    if args.shell == Shell::Bash {
+        script.extend_from_slice(BASH_WORDS.as_bytes());
+    }
     let written = shells.completer(&shell).ok_or_else(unknown)?.write_registration(
         VARIABLE,
         PROGRAM,

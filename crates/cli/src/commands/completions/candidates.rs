@@ -2,14 +2,14 @@
 //! makes no store, and offers nothing where something is wrong.
 
 use clap_complete::CompletionCandidate;
-use countersign_config::Config;
+use countersign_config::{Config, UpstreamKind};
 use countersign_policy::confirm::PlanState;
 use countersign_store::{PlanFilter, Store, StoreFault, StoreUrl};
 use jiff::Timestamp;
 
 use crate::commands::plans::sheet;
 use crate::output::visible;
-use crate::{config_file, environment, records};
+use crate::{config_file, environment, natives, records};
 
 /// How many plans are offered.
 const MOST_PLANS: u32 = 100;
@@ -30,20 +30,34 @@ pub(crate) fn pending_plans() -> Vec<CompletionCandidate> {
     pending.map(candidate).collect()
 }
 
-/// Tools as their upstreams listed them last.
+/// Tools as their upstreams listed them last, and those that need no upstream to list them.
 pub(crate) fn tool_names() -> Vec<CompletionCandidate> {
-    let ids: Vec<_> =
-        config().map(|config| config.upstreams.into_iter().map(|one| one.id).collect()).unwrap_or_default();
+    let upstreams = config().map(|config| config.upstreams).unwrap_or_default();
     let pins = from_store(async |store| {
         let mut all = Vec::new();
-        for id in &ids {
-            all.extend(store.pins(id).await?);
+        for upstream in &upstreams {
+            all.extend(store.pins(&upstream.id).await?);
         }
         Ok(all)
     });
-    let name =
-        |pin: countersign_store::ToolPin| visible(&format!("{}:{}", pin.upstream, pin.tool)).into_owned();
-    pins.unwrap_or_default().into_iter().map(|pin| CompletionCandidate::new(name(pin))).collect()
+    let pinned = pins.unwrap_or_default().into_iter().map(|pin| format!("{}:{}", pin.upstream, pin.tool));
+    let own = upstreams.iter().flat_map(|upstream| {
+        let tools = own_tools(&upstream.kind).into_iter();
+        tools.map(|tool| format!("{}:{tool}", upstream.id)).collect::<Vec<_>>()
+    });
+    pinned.chain(own).map(|name| CompletionCandidate::new(visible(&name).into_owned())).collect()
+}
+
+/// The tools of an upstream that the configuration or this program brings along.
+fn own_tools(kind: &UpstreamKind) -> Vec<String> {
+    match kind {
+        UpstreamKind::Native { kind, .. } => {
+            let name = |one: serde_json::Value| one.get("name")?.as_str().map(str::to_owned);
+            natives::definitions(*kind).into_iter().filter_map(name).collect()
+        }
+        UpstreamKind::Command { tools, .. } => tools.iter().map(|tool| tool.name.to_string()).collect(),
+        UpstreamKind::Stdio { .. } | UpstreamKind::Http { .. } => Vec::new(),
+    }
 }
 
 /// Upstreams of the configuration.
