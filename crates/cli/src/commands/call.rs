@@ -26,7 +26,7 @@ use crate::output::OutputSettings;
 
 const WHO: &str = "local-cli";
 /// The session: one for all calls, so that a call made again finds the plan somebody approved meanwhile.
-const SESSION: &str = "cli";
+pub(crate) const SESSION: &str = "cli";
 
 #[derive(Args, Debug)]
 pub(crate) struct CallArgs {

@@ -40,8 +40,15 @@ pub(crate) struct LogsArgs {
 }
 
 pub(crate) fn run(args: &LogsArgs, voice: OutputSettings) -> CommandResult {
-    let path = args.file.clone().or_else(log::usual_file).filter(|path| path.exists());
-    let path = path.ok_or_else(nothing)?;
+    let path = match (&args.file, log::usual_file().filter(|path| path.exists())) {
+        (Some(named), _) => named.clone(),
+        (None, Some(usual)) => usual,
+        (None, None) => {
+            let nothing = "no gateway has kept a log here yet".to_owned();
+            let answer = Answer::default().with("file", json!(null)).with("lines", json!([]));
+            return Ok(Answer { warnings: vec![nothing], ..answer });
+        }
+    };
     let unreadable = |error: io::Error| {
         let message = format!("can't read `{}`: {}", path.display(), crate::config_file::why(&error));
         CommandError::refused(Refusal::new(Code::NotFound, message), "countersign logs --file PATH")
@@ -74,11 +81,6 @@ pub(crate) fn run(args: &LogsArgs, voice: OutputSettings) -> CommandResult {
         }
         Ok(Answer::default())
     })
-}
-
-fn nothing() -> CommandError {
-    let refusal = Refusal::new(Code::NotFound, "no gateway has kept a log here yet");
-    CommandError::refused(refusal, "countersign serve --log info, or countersign logs --file PATH")
 }
 
 /// The lines as they can be shown. A log may hold what an upstream wrote.

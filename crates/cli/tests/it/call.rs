@@ -505,32 +505,28 @@ fn explaining_a_call_says_what_the_tools_own_page_says() {
     assert!(warnings.contains("withheld") && warnings.contains("tools diff notes:get_note"), "{warnings}");
 }
 
+/// A plan to edit a note, which waits for a person.
+fn held_edit(world: &World, text: &str) -> String {
+    let arguments = json!({"text": text}).to_string();
+    let edit = ["tool-destructive", "--tool-name=notes:edit_note", "--json_args", &arguments, "--json"];
+    let held = call(world, &edit).envelope();
+    let plan = held["errors"][0]["details"]["plan_id"].as_str().or(held["data"]["plan_id"].as_str());
+    plan.unwrap_or_else(|| panic!("{held:#}")).to_owned()
+}
+
 #[test]
 fn approve_run_runs_the_plan_once_and_says_what_came_of_it() {
     let world = world();
-    let edit =
-        ["tool-destructive", "--tool-name=notes:edit_note", "--json_args", r#"{"text":"new"}"#, "--json"];
-    let held = call(&world, &edit).envelope();
-    let plan = held["errors"][0]["details"]["plan_id"].as_str().or(held["data"]["plan_id"].as_str());
-    let plan = plan.unwrap_or_else(|| panic!("{held:#}")).to_owned();
+    let plan = held_edit(&world, "new");
     let ran = world.run(&["approve", &plan, "--yes", "--run"]);
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stdout.contains("done notes:edit_note") && ran.stdout.contains("edit_note is done"), "{ran}");
-    assert_eq!(calls(&world), [json!(["edit_note", {"text": "new"}])]);
+    assert_eq!(calls(&world), [json!(["edit_note", {"dry_run": false, "text": "new"}])]);
     let again = world.run(&["approve", &plan, "--yes", "--run"]);
     assert_eq!(again.code, Some(3), "{again}");
     assert_eq!(calls(&world).len(), 1);
     // One that was approved before runs, too; and what fails is said.
-    let held = call(
-        &world,
-        &["tool-destructive", "--tool-name=notes:edit_note", "--json_args", r#"{"text":"two"}"#, "--json"],
-    )
-    .envelope();
-    let plan = held["errors"][0]["details"]["plan_id"]
-        .as_str()
-        .or(held["data"]["plan_id"].as_str())
-        .unwrap()
-        .to_owned();
+    let plan = held_edit(&world, "two");
     let approved = world.run(&["approve", &plan, "--yes"]);
     assert!(approved.stdout.contains("no longer waits") && approved.stdout.contains("--run"), "{approved}");
     let ran = world.run(&["approve", &plan, "--yes", "--run", "--json"]).envelope();
@@ -541,16 +537,7 @@ fn approve_run_runs_the_plan_once_and_says_what_came_of_it() {
 #[test]
 fn completions_know_plans_tools_and_upstreams() {
     let world = world();
-    let held = call(
-        &world,
-        &["tool-destructive", "--tool-name=notes:edit_note", "--json_args", r#"{"text":"new"}"#, "--json"],
-    )
-    .envelope();
-    let plan = held["errors"][0]["details"]["plan_id"]
-        .as_str()
-        .or(held["data"]["plan_id"].as_str())
-        .unwrap()
-        .to_owned();
+    let plan = held_edit(&world, "new");
     let complete = |words: &[&str]| {
         let at = words.len().to_string();
         let variables = [
@@ -580,7 +567,7 @@ fn status_says_what_waits_and_starts_nothing() {
     let world = world();
     let empty = world.run(&["status"]);
     assert!(empty.code == Some(0) && empty.stdout.contains("nothing recorded yet"), "{empty}");
-    call(&world, &["tool-destructive", "--tool-name=notes:edit_note", "--json_args", r#"{"text":"new"}"#]);
+    held_edit(&world, "new");
     std::fs::remove_file(world.work().join("server.py")).unwrap();
     let status = world.run(&["status"]);
     assert_eq!(status.code, Some(0), "{status}");

@@ -77,7 +77,7 @@ fn a_mistyped_command_names_the_one_that_was_meant() {
     for (typed, meant) in [
         ("aprove", "approve"),
         ("plan", "plans"),
-        ("tol", "tools"),
+        ("tols", "tools"),
         ("rejct", "reject"),
         ("activ", "activity"),
     ] {

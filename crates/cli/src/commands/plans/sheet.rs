@@ -15,6 +15,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::changes;
+use crate::commands::call;
 use crate::environment;
 use crate::output::{
     BAD, BOLD, DIM, GOOD, NAME, OutputSettings, TimeDisplay, WARN, paint, plural, shown, visible,
@@ -109,7 +110,8 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
         PlanState::Pending | PlanState::Approved => {
             let when = shown(plan.expires, zone);
             sheet.raw("expires", &format!("in {} ({when})", paint(BOLD, left(plan.expires, now))));
-            if state == PlanState::Pending {
+            // Whoever typed `countersign call` is asked right there.
+            if state == PlanState::Pending && plan.session.as_str() != call::SESSION {
                 sheet.line("its call", waiting_call(row, now));
             }
         }

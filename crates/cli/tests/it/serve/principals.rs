@@ -84,8 +84,12 @@ fn rows_name_the_host_program_its_version_and_folder() {
 fn plans_name_the_host_and_its_folder() {
     Way::each(&Way::ALL, |way| {
         let mut scene = Scene::open(way, CONFIG);
-        let line =
-            if way.is_http() { scene.line(Host::None) } else { scene.line_of(Host::None, "claude-code") };
+        let line = if way.is_http() {
+            let secret = scene.credential("shop-agent", Role::Agent, "{}");
+            scene.line_as(Host::None, Some(secret))
+        } else {
+            scene.line_of(Host::None, "claude-code")
+        };
         let asked = scene.call(&line, "call_tool_write", &put("a", ""));
         let id = asked.data()["plan_id"].as_str().unwrap().to_owned();
         let shown = scene.world.run(&["plans", "show", &id, "--json"]).envelope();

@@ -199,6 +199,8 @@ impl InboxState {
             let mark = if at == Some(number) { paint(GOOD, "▸ ") } else { "  ".to_owned() };
             lines.push(format!("{mark}{line}"));
         }
+        // A window that is too narrow for the table shows its beginning.
+        lines = lines.iter().filter_map(|line| wrap(line, width).into_iter().next()).collect();
         if self.rows.is_empty() {
             lines.extend(wrap(&paint(DIM, "plans come here as agents ask"), width));
         }
