@@ -19,6 +19,7 @@ use crate::commands::doctor::{self, DoctorArgs};
 use crate::commands::grants::GrantsArgs;
 use crate::commands::help::{self, HelpArgs};
 use crate::commands::init::{self, InitArgs};
+use crate::commands::logs::LogsArgs;
 use crate::commands::man::ManPageArgs;
 use crate::commands::memory::MemoryArgs;
 use crate::commands::open::OpenArgs;
@@ -27,6 +28,7 @@ use crate::commands::plans::PlansArgs;
 use crate::commands::policy::PolicyCommand;
 use crate::commands::reject::Reject;
 use crate::commands::serve::ServeArgs;
+use crate::commands::status::StatusArgs;
 use crate::commands::token::TokenArgs;
 use crate::commands::tools::ToolsArgs;
 use crate::commands::upstreams::UpstreamsArgs;
@@ -116,6 +118,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work\n\nOTEL_EXPORTER_OTLP_ENDPOINT names an OpenTelemetry collector for traces and metrics (docs/guide/telemetry.md)."
     )]
     Serve(ServeArgs),
+    /// Show what is configured, what runs and what waits
+    #[command(after_help = crate::commands::status::EXAMPLES)]
+    Status(StatusArgs),
+    /// Show the log of this machine's gateways
+    #[command(after_help = crate::commands::logs::EXAMPLES)]
+    Logs(LogsArgs),
     /// Open the approval page in your browser, signed in
     #[command(after_help = crate::commands::open::EXAMPLES)]
     Open(OpenArgs),

@@ -65,11 +65,16 @@ impl ResolvedConfig {
         self
     }
 
+    /// The upstream of this name; a refusal that suggests one where there is none.
+    pub(crate) fn require_upstream(&self, name: &str) -> Result<&Upstream, CommandError> {
+        let known = || self.config.upstreams.iter().map(|one| one.id.to_string()).collect::<Vec<_>>();
+        let written = self.config.upstreams.iter().find(|one| one.id.as_str() == name);
+        written.ok_or_else(|| crate::commands::upstreams::unknown(name, &known()))
+    }
+
     /// What signing in to an upstream needs.
     pub(crate) fn sign_in(&self, name: &str) -> Result<(HttpSpec, OauthClientSettings), CommandError> {
-        let known: Vec<String> = self.config.upstreams.iter().map(|one| one.id.to_string()).collect();
-        let written = self.config.upstreams.iter().find(|one| one.id.as_str() == name);
-        let written = written.ok_or_else(|| crate::commands::upstreams::unknown(name, &known))?;
+        let written = self.require_upstream(name)?;
         assemble::sign_in(written, &self.around).map_err(|cannot| {
             let next = format!("look at [upstreams.{name}] in {}", self.files.names().join(" and "));
             CommandError::refused(Refusal::new(Code::ConfigInvalid, cannot.to_string()), next)

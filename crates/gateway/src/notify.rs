@@ -154,7 +154,7 @@ pub(crate) fn notify_pending(gateway: &Arc<GatewayState>, id: &PlanId, plan: &Pl
     if !hooks.section.tells(plan.requirement.strength) {
         return;
     }
-    let body = Arc::new(event(id, plan, policy.desk_url.as_deref()).to_string());
+    let body = Arc::new(event(id, plan, policy.desk_url.as_deref(), policy.home.as_deref()).to_string());
     for hook in Hook::ALL.into_iter().filter(|hook| hook.is_configured(hooks)) {
         let notice = PlanNotice { plan: id.clone(), body: Arc::clone(&body) };
         if gateway.notices.push(hook, notice) {
@@ -214,8 +214,8 @@ fn summary(notices: &[PlanNotice], desk: Option<&str>) -> Value {
     })
 }
 
-/// The event for one pending plan: which one and where to decide, without arguments and preview.
-fn event(id: &PlanId, plan: &Plan, desk: Option<&str>) -> Value {
+/// The event for one pending plan: who asks and where to decide, without arguments and preview.
+fn event(id: &PlanId, plan: &Plan, desk: Option<&str>, home: Option<&str>) -> Value {
     let shorten = |text: &str| escape::excerpt(text, MOST_TEXT);
     let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref()).map(shorten);
     json!({
@@ -226,6 +226,8 @@ fn event(id: &PlanId, plan: &Plan, desk: Option<&str>) -> Value {
         "confirm": plan.requirement.kind,
         "strength": plan.requirement.strength,
         "principal": shorten(plan.principal.as_str()),
+        "asked_by": shorten(&plan.asked_by(home)),
+        "host": plan.host,
         "reason": reason,
         "steps": plan.steps.len().max(1),
         "created_at": plan.created.to_string(),

@@ -33,6 +33,8 @@ pub struct Principal {
     pub source: Source,
     /// What is known of the host program before it says anything itself.
     pub host: Option<HostInfo>,
+    /// The program that started this process, for a client that does not name itself.
+    pub launcher: Option<String>,
 }
 
 /// Where the highest mode of a connection comes from.
@@ -76,6 +78,7 @@ impl Principal {
             surface: ToolSurface::Router,
             source: Source::Mcp,
             host: None,
+            launcher: None,
         }
     }
 }
@@ -133,16 +136,24 @@ pub(crate) fn identify_caller(
     let principal =
         principal.ok_or_else(|| RpcError::new(code::INTERNAL, "nobody is known to be on this line"))?;
     let caller = caller_in_session(principal, &session_of(ctx, principal, params)?);
-    let host = host_of(principal.host.as_ref(), ctx.client().info.as_deref());
+    let host = host_of(principal, ctx.client().info.as_deref());
     Ok((Caller { host: host.map(Arc::new), ..caller }, principal.surface))
 }
 
-/// The host program of a connection: what its configuration names, completed by what the client says of itself.
-fn host_of(known: Option<&HostInfo>, client: Option<&RawValue>) -> Option<HostInfo> {
-    let named = client.and_then(|info| raw::get_str(info, "name"));
-    let version = client.and_then(|info| raw::get_str(info, "version"));
-    let program = known.and_then(|known| known.program.as_deref()).or(named.as_deref());
-    HostInfo::new(program, version.as_deref(), known.and_then(|known| known.folder.as_deref()))
+/// The host program of a connection: what its configuration names, else what the client says of itself, else what started this
+/// process.
+fn host_of(principal: &Principal, client: Option<&RawValue>) -> Option<HostInfo> {
+    let said = |member| client.and_then(|info| raw::get_str(info, member));
+    let known = principal.host.as_ref();
+    let (named, version) = (said("name"), said("version"));
+    let folder = known.and_then(|known| known.folder.as_deref());
+    if let Some(program) = known.and_then(|known| known.program.as_deref()) {
+        let title = known.and_then(|known| known.title.as_deref());
+        return HostInfo::new(Some(program), version.as_deref(), folder).map(|host| host.with_title(title));
+    }
+    let program = named.as_deref().or(principal.launcher.as_deref());
+    let title = said("title");
+    HostInfo::new(program, version.as_deref(), folder).map(|host| host.with_title(title.as_deref()))
 }
 
 pub(crate) fn caller_in_session(principal: &Principal, session: &SessionId) -> Caller {

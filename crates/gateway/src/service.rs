@@ -15,7 +15,7 @@ use countersign_mcp::server::{
 };
 use countersign_policy::call::{Caller, CallerScopes, HostVouching};
 use countersign_policy::ids::{PrincipalId, Secret, SessionId};
-use countersign_policy::record::Source;
+use countersign_policy::record::{LOCAL_AGENT, Source};
 use countersign_policy::role::Role;
 use countersign_store::{Credential, SavedLine, StoreFault, secret_digest};
 use serde_json::value::RawValue;
@@ -116,12 +116,13 @@ impl GatewayService {
             None if local && self.allows_anonymous() => {
                 // Never more than an agent, even where a person started this process: nothing tells the host's answers from the agent's.
                 let principal = Principal {
-                    id: PrincipalId::new("local-agent"),
+                    id: PrincipalId::new(LOCAL_AGENT),
                     role: Role::Agent,
                     scopes: CallerScopes { vouching: HostVouching::Denied, ..self.local.scopes.clone() },
                     session: None,
                     surface,
                     host: None,
+                    launcher: None,
                     ..self.local.clone()
                 };
                 Ok(principal::tag(principal).anonymous())

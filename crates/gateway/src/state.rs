@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use countersign_mcp::server::{ClientInfo, Session};
 use countersign_policy::call::{Caller, CatalogStatus};
 use countersign_policy::confirm::PlanState;
-use countersign_policy::ids::{FullName, PlanId, PrincipalId, SessionId, UpstreamId};
+use countersign_policy::ids::{FullName, PlanId, PrincipalId, UpstreamId};
 use countersign_policy::mode::Mode;
 use countersign_policy::redact::Redactor;
 use countersign_store::{ModeSetter, PlanFilter, PlanRow, Store, StoreFault, StoreSharing};
@@ -217,12 +217,6 @@ impl GatewayState {
     pub fn open_sessions(&self) -> Vec<Arc<Session>> {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.iter().filter_map(Weak::upgrade).filter(|session| !session.is_ended()).collect()
-    }
-
-    /// The client info of a connected session.
-    pub fn host_of(&self, session: &SessionId) -> Option<serde_json::Value> {
-        let found = self.open_sessions().into_iter().find(|open| open.id().as_str() == session.as_str())?;
-        found.client().info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok())
     }
 
     /// The single upstream that is served without prefix, where the configuration says so.

@@ -115,7 +115,7 @@ fn word(value: &Value) -> Option<String> {
 }
 
 /// A path below the home folder, written with `~`.
-fn at_home(text: &str, home: Option<&str>) -> String {
+pub(crate) fn at_home(text: &str, home: Option<&str>) -> String {
     match home.filter(|home| home.len() > 1).and_then(|home| text.strip_prefix(home)) {
         Some(rest) if rest.starts_with('/') => format!("~{rest}"),
         Some(_) | None => text.to_owned(),

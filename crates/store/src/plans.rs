@@ -69,6 +69,15 @@ pub struct PlanRow {
     pub result: Option<String>,
     pub result_bytes: Option<u64>,
     pub ended: Option<Timestamp>,
+    /// Until when the call that asked for it is held open, as its gateway noted.
+    pub held_until: Option<Timestamp>,
+}
+
+impl PlanRow {
+    /// Whether the agent's own call still waits for the decision, and runs the plan itself then.
+    pub fn is_held_open(&self, now: Timestamp) -> bool {
+        self.state == PlanState::Pending && self.held_until.is_some_and(|until| until > now)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,7 +90,7 @@ pub struct PlanFilter {
     pub cursor: Option<PlanId>,
 }
 
-const COLUMNS: &str = "plans.plan_id, body, plans.expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended";
+const COLUMNS: &str = "plans.plan_id, body, plans.expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended, held_until";
 
 pub(crate) const PLAN: &str = "plan_id, body";
 
@@ -109,6 +118,7 @@ fn decode(mut found: FoundRow, seal: &Seal) -> Result<PlanRow, StoreFault> {
         },
         result_bytes: found.maybe_count()?,
         ended: found.maybe_time()?,
+        held_until: found.maybe_time()?,
     })
 }
 
@@ -149,6 +159,16 @@ impl Store {
             Ok(Some(Holding { ledger_id: ledger_id.clone(), ..place }))
         });
         held.await.map_err(HoldRefused::Fault)?.ok_or(HoldRefused::TooManyPending)
+    }
+
+    /// Notes until when the call that asked for a pending plan is held open; none once it no longer waits.
+    pub async fn note_held_until(&self, plan: &PlanId, until: Option<Timestamp>) -> Result<(), StoreFault> {
+        let (plan, until) = (plan.clone(), until.map_or(Cell::Null, Cell::from));
+        self.write(move |tx| {
+            let sql = "UPDATE plans SET held_until = $1 WHERE plan_id = $2 AND state = 'pending'";
+            tx.execute(sql, &[until.clone(), plan.as_str().into()]).map(drop)
+        })
+        .await
     }
 
     /// The plan a token belongs to, for the gate.

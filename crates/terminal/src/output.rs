@@ -22,7 +22,7 @@ pub use escaping::{shell_word, visible};
 use pretty_json::spread;
 pub use progress::Progress;
 pub use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
-pub use table::{Column, Table};
+pub use table::{Column, Table, cut};
 pub use time::{TimeDisplay, exact, left, shown, span, zone};
 pub use wrap::wrap;
 
@@ -66,6 +66,15 @@ impl OutputSettings {
 
     pub fn is_watched(self) -> bool {
         self.format == Format::Text && io::stdout().is_terminal()
+    }
+
+    /// Whether stdout shows colours.
+    pub fn has_colours(self) -> bool {
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()),
+            given @ (ColorChoice::AlwaysAnsi | ColorChoice::Always | ColorChoice::Never) => given,
+        };
+        choice != ColorChoice::Never
     }
 
     /// Whether a person watches stderr, where progress is shown.

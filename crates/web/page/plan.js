@@ -26,7 +26,7 @@ function host(plan) {
   const of = plan.host;
   if (of === undefined || of === null) return null;
   if (typeof of === "string") return line(of);
-  return bundle(line([of.title ?? of.name, of.version].filter(Boolean).join(" ")));
+  return bundle(line([of.title ?? of.program, of.version].filter(Boolean).join(" ")));
 }
 
 function intent(of) {

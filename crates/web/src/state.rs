@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_gateway::state::GatewayState;
+use countersign_store::PlanRow;
 
 use crate::auth::OriginPolicy;
 use crate::events::EventBroadcaster;
 use crate::sign_in_limits::SignInLimits;
+use crate::views::{self, PlanView};
 
 #[derive(Clone, Debug)]
 pub struct WebOptions {
@@ -44,6 +46,12 @@ impl WebState {
         let events = EventBroadcaster::new(Arc::clone(&gateway));
         let origins = OriginPolicy::new(options);
         Arc::new(Self { gateway, origins, events, limits: SignInLimits::default() })
+    }
+
+    /// A plan as routes return it now.
+    pub(crate) fn plan_view(&self, row: &PlanRow) -> PlanView {
+        let home = self.gateway.policy.load().home.clone();
+        views::plan(row, &self.gateway.redactor, self.gateway.now(), home.as_deref())
     }
 
     /// Ends every event stream, so that the listener can shut down.

@@ -6,6 +6,7 @@ mod call_outcome;
 mod local_client;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use countersign_config::ToolSurface;
 use countersign_gateway::principal::{ModeLimit, Principal};
 use countersign_policy::call::CallerScopes;
@@ -18,13 +19,14 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Cli;
 use crate::command_result::CommandResult;
+use crate::commands::completions::candidates;
 use crate::commands::serve;
 use crate::local_gateway::ResolvedConfig;
 use crate::output::OutputSettings;
 
 const WHO: &str = "local-cli";
 /// The session: one for all calls, so that a call made again finds the plan somebody approved meanwhile.
-const SESSION: &str = "cli";
+pub(crate) const SESSION: &str = "cli";
 
 #[derive(Args, Debug)]
 pub(crate) struct CallArgs {
@@ -64,7 +66,7 @@ pub(crate) enum CallCommand {
 #[derive(Args, Debug)]
 pub(crate) struct ToolCallArgs {
     /// The tool's full name
-    #[arg(long, value_name = "UPSTREAM:TOOL")]
+    #[arg(long, value_name = "UPSTREAM:TOOL", add = ArgValueCandidates::new(candidates::tool_names))]
     tool_name: FullName,
 
     /// Its arguments, a JSON object
@@ -113,6 +115,7 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
             surface: ToolSurface::Router,
             source: Source::Cli,
             host: HostInfo::new(None, None, serve::working_folder().as_deref()),
+            launcher: None,
         };
         let mut line = local_client::Line::open(&gateway, principal, &blueprint.config, voice).await?;
         let asked = wanted.arguments(variant);

@@ -109,7 +109,8 @@ fn checked(desk: &str) -> Result<String, CommandError> {
     }
 }
 
-fn answers(desk: &str) -> bool {
+/// Whether something listens at the address.
+pub(crate) fn answers(desk: &str) -> bool {
     let (usual, host) = match desk.split_once("://") {
         Some(("https", host)) => (443, host),
         Some((_, host)) => (80, host),

@@ -14,6 +14,7 @@ use countersign_gateway::assemble::{GatewayEnvironment, assemble, frame_limits};
 use countersign_gateway::http;
 use countersign_gateway::principal::{ModeLimit, Principal};
 use countersign_gateway::service::GatewayService;
+use countersign_host_config::Host;
 use countersign_mcp::server::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions};
 use countersign_policy::call::{CallerScopes, HostVouching};
 use countersign_policy::digest::Digest;
@@ -100,6 +101,12 @@ fn local_principal(role: Role, host: Option<&str>) -> PrincipalId {
         // A person is one, wherever they are.
         (Role::Agent, None) | (Role::Human, _) => PrincipalId::new(format!("local-{role}")),
     }
+}
+
+/// What is known of the host before its client says anything.
+fn local_host(host: Option<&str>) -> Option<HostInfo> {
+    let title = host.and_then(Host::named).map(|known| known.title);
+    HostInfo::new(host, None, working_folder().as_deref()).map(|host| host.with_title(title))
 }
 
 /// The folder this process works in, as text.
@@ -192,7 +199,8 @@ impl ServeSetup {
             session: Some(name.clone()),
             surface: args.surface.unwrap_or(config.gateway.surface),
             source: Source::Mcp,
-            host: HostInfo::new(args.host.as_deref(), None, working_folder().as_deref()),
+            host: local_host(args.host.as_deref()),
+            launcher: environment::launcher(),
         };
         Ok(Self {
             store: records::locate(None, cli)?,

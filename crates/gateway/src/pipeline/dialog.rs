@@ -97,7 +97,7 @@ impl CallPipeline<'_> {
             Box::pin(async move { asker.ask_anywhere("elicitation/create", Some(&params)).await });
         // Some hosts claim dialogs and never show them: a decision over another channel ends the wait.
         let patience = self.dialog_patience().as_secs_f64();
-        let decided = decision_wait::until_decided(self.gateway, ctx, &dialog.holding.plan_id, patience);
+        let decided = decision_wait::hold_until_decided(self.gateway, ctx, &dialog.holding.plan_id, patience);
         let waiting = async {
             tokio::select! {
                 answer = &mut asked => FirstAnswer::Dialog(answer),

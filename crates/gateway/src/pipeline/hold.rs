@@ -129,6 +129,14 @@ impl CallPipeline<'_> {
         holding: &Holding,
         policy: &ActivePolicy,
     ) -> DialogOutcome {
+        let outcome = self.hold_open(plan, holding, policy).await;
+        if outcome != DialogOutcome::Decided {
+            decision_wait::note_not_held(self.gateway, &holding.plan_id).await;
+        }
+        outcome
+    }
+
+    async fn hold_open(&self, plan: &Plan, holding: &Holding, policy: &ActivePolicy) -> DialogOutcome {
         let start = Instant::now();
         let asked = self.ask_host(plan, holding).await;
         if asked == DialogOutcome::Decided {
@@ -141,7 +149,8 @@ impl CallPipeline<'_> {
         if left.is_zero() {
             return asked;
         }
-        let waiting = decision_wait::until_decided(self.gateway, ctx, &holding.plan_id, left.as_secs_f64());
+        let waiting =
+            decision_wait::hold_until_decided(self.gateway, ctx, &holding.plan_id, left.as_secs_f64());
         if trace::part("wait", waiting).await { DialogOutcome::Decided } else { asked }
     }
 

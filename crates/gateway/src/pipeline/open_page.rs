@@ -114,7 +114,8 @@ impl CallPipeline<'_> {
         holding: &Holding,
     ) -> (bool, DialogOutcome) {
         let (seconds, asked) = (self.dialog_patience().as_secs_f64(), Instant::now());
-        let mut decided = pin!(decision_wait::until_decided(self.gateway, ctx, &holding.plan_id, seconds));
+        let mut decided =
+            pin!(decision_wait::hold_until_decided(self.gateway, ctx, &holding.plan_id, seconds));
         let answer = tokio::select! {
             answer = ctx.ask("elicitation/create", Some(params)) => answer,
             decided = &mut decided => return (false, decided.into()),

@@ -74,6 +74,7 @@ fn plan(id: &str, kind: Kind) -> Plan {
         credential: None,
         role: Role::Agent,
         session: "s1".into(),
+        host: None,
         tool: "infra:wipe".parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
         meta: None,

@@ -13,6 +13,7 @@ use countersign_policy::digest::Digest;
 use countersign_policy::gate::without_steps;
 use countersign_policy::ids::PlanId;
 use countersign_policy::plan::Plan;
+use countersign_policy::record::Source;
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::{PauseOutcome, ShownPlan};
 use schemars::JsonSchema;
@@ -25,7 +26,7 @@ use crate::auth::AuthenticatedPerson;
 use crate::request::{Body, PathName, invalid};
 use crate::response::{ApiError, ApiResult, error_body, respond};
 use crate::state::{Web, WebState};
-use crate::views::{self, PlanView};
+use crate::views::PlanView;
 
 /// How long "approve and run" waits for the outcome. The call continues after that.
 const RUN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -164,7 +165,7 @@ async fn approve_plan(
         approval: decided.approval,
         ledger_id: decided.ledger_id.to_string(),
         grant,
-        plan: ran.map(|row| views::plan(&row, &web.gateway.redactor, web.gateway.now())),
+        plan: ran.map(|row| web.plan_view(&row)),
         run_error,
     })
 }
@@ -172,7 +173,7 @@ async fn approve_plan(
 /// Runs the plan on a task of its own, so that closing the page does not cancel it. Returns the error, if it was refused in time.
 async fn run(web: &Arc<WebState>, plan: &Plan) -> Option<Value> {
     let (gateway, plan) = (Arc::clone(&web.gateway), plan.clone());
-    let work = tokio::spawn(async move { run_approved(&gateway, &plan).await });
+    let work = tokio::spawn(async move { run_approved(&gateway, &plan, Source::Page).await });
     match tokio::time::timeout(RUN_TIMEOUT, work).await {
         Ok(Ok(Ok(answer))) => answer.error(),
         Ok(Ok(Err(refusal))) => Some(error_body(&refusal)),
@@ -351,5 +352,5 @@ pub(crate) async fn steps(
     }
     web.gateway.announce(row.plan.id.clone());
     let row = find(&web.gateway, &id).await?;
-    respond(RemainingPlan { plan: views::plan(&row, &web.gateway.redactor, now) })
+    respond(RemainingPlan { plan: web.plan_view(&row) })
 }

@@ -3,6 +3,7 @@
 use countersign_policy::confirm::{Approval, Kind, PlanState};
 use countersign_policy::plan::{Plan, PlanStep, Preview, StoredIntent};
 use countersign_policy::preview::blocks;
+use countersign_policy::record::HostInfo;
 use countersign_policy::redact::Redactor;
 use countersign_store::PlanRow;
 use jiff::Timestamp;
@@ -77,6 +78,12 @@ pub struct PlanView {
     pub confirm: ConfirmView,
     /// Who requested it.
     pub principal: String,
+    /// Who requested it, for people: the host and its folder, such as `Claude Code in ~/projects/shop`.
+    pub asked_by: String,
+    /// The host program `{program, title, version, folder}`, as far as it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    pub host: Option<HostInfo>,
     pub session: String,
     /// As the agent declared it.
     pub intent: Value,
@@ -100,6 +107,9 @@ pub struct PlanView {
     pub created_at: String,
     /// It can be decided and run until then.
     pub expires_at: String,
+    /// Until then the agent's own call is held open, and runs the plan itself once it is approved. Left out where no call waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_waits_until: Option<String>,
     /// Who approved, over which channel, how strongly, when.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
@@ -126,7 +136,7 @@ pub struct PlanView {
     pub ended_at: Option<String>,
 }
 
-pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
+pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp, home: Option<&str>) -> PlanView {
     let plan = &row.plan;
     let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
     // Kept as text, so that numbers keep their digits.
@@ -143,6 +153,8 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
             type_field: type_field(plan),
         },
         principal: plan.principal.to_string(),
+        asked_by: plan.asked_by(home),
+        host: plan.host.clone(),
         session: plan.session.to_string(),
         intent: intent(plan.intent.as_ref(), redactor),
         rule: plan.rule.clone(),
@@ -156,6 +168,7 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
         policy_digest: plan.policy_digest.hex(),
         created_at: exact(plan.created),
         expires_at: exact(plan.expires),
+        call_waits_until: row.held_until.filter(|_| row.is_held_open(now)).map(exact),
         approval: row.approval.clone(),
         note: row.note.clone(),
         decided_at: row.decided.map(exact),

@@ -233,6 +233,7 @@ pub(crate) fn plan(id: &str, kind: Kind, arguments: Value) -> Plan {
         credential: None,
         role: Role::Agent,
         session: "s1".into(),
+        host: None,
         tool: "infra:wipe".parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
         meta: None,

@@ -47,6 +47,7 @@ pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
         credential: None,
         role: Role::Agent,
         session: "stdio:work".into(),
+        host: None,
         tool: tool.parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
         meta: None,
