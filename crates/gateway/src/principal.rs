@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_config::ToolSurface;
+use countersign_config::{ToolSurface, Upstream};
 use countersign_mcp::era::Era;
 use countersign_mcp::jsonrpc::{RpcError, code};
 use countersign_mcp::raw;
@@ -111,6 +111,19 @@ pub fn read_scopes(scopes: &Value, usual: Mode) -> Option<CallerScopes> {
         max_mode,
         vouching,
     })
+}
+
+/// Takes upstreams out of an HTTP caller's reach that are for other hosts. Over HTTP a host is known by its credential,
+/// `claude-code@ada`, and its folder is not known at all. People reach everything.
+pub fn keep_to_audience(scopes: &mut CallerScopes, role: Role, name: &PrincipalId, upstreams: &[Upstream]) {
+    let host = name.as_str().split('@').next();
+    let admits = |one: &Upstream| one.audience.admits(host, None);
+    if role == Role::Human || upstreams.iter().all(admits) {
+        return;
+    }
+    let reaches = |id: &UpstreamId| scopes.upstreams.as_ref().is_none_or(|all| all.contains(id));
+    let kept = upstreams.iter().filter(|one| admits(one) && reaches(&one.id));
+    scopes.upstreams = Some(kept.map(|one| one.id.clone()).collect());
 }
 
 /// Whether all connections of a credential are one session: `{any_session?}`.
