@@ -24,6 +24,7 @@ use crate::commands::open::OpenArgs;
 use crate::commands::pack::{self, PackArgs};
 use crate::commands::plans::PlansArgs;
 use crate::commands::policy::PolicyCommand;
+use crate::commands::preview_file::PreviewFileArgs;
 use crate::commands::reject::Reject;
 use crate::commands::serve::ServeArgs;
 use crate::commands::token::TokenArgs;
@@ -142,6 +143,9 @@ pub(crate) enum Command {
     /// The echo server `bench` measures
     #[command(hide = true)]
     BenchEcho(EchoArgs),
+    /// What a call that writes or moves a file would change; for `preview` in rules
+    #[command(hide = true)]
+    PreviewFile(PreviewFileArgs),
     /// Deploy agent assets from one repository: plan, confirm, apply, roll back
     #[command(
         after_help = "Examples:\n  countersign pack init --git\n  countersign pack preview --diff\n  countersign pack deploy --apply\n  countersign pack rollback --to initial"

@@ -29,8 +29,11 @@ impl UpstreamAudience {
 
 /// Reads `hosts` and `folders` of one `[upstreams.NAME]`.
 pub(crate) fn read(reader: &mut ConfigReader<'_>, table: &TomlTable) -> UpstreamAudience {
-    let hosts = texts(reader, table, "hosts", "[\"claude-code\"]");
-    let folders = texts(reader, table, "folders", "[\"/srv/app\"]");
+    let mut texts = |what: &str, example: &str| {
+        table.get(what).map(|node| reader.texts(node, what, example)).unwrap_or_default()
+    };
+    let hosts = texts("hosts", "[\"claude-code\"]");
+    let folders = texts("folders", "[\"/srv/app\"]");
     for (folder, place) in &folders {
         if !Path::new(folder).is_absolute() {
             let message = format!("{} is no full path", tick(folder));
@@ -43,22 +46,9 @@ pub(crate) fn read(reader: &mut ConfigReader<'_>, table: &TomlTable) -> Upstream
         }
     }
     UpstreamAudience {
-        hosts: hosts.into_iter().map(|(host, _)| host).collect(),
+        hosts: hosts.into_iter().map(|(host, _)| host.to_owned()).collect(),
         folders: folders.into_iter().map(|(folder, _)| PathBuf::from(folder)).collect(),
     }
-}
-
-type PlacedText = (String, countersign_policy::command_template::Place);
-
-fn texts(reader: &mut ConfigReader<'_>, table: &TomlTable, what: &str, example: &str) -> Vec<PlacedText> {
-    let Some(node) = table.get(what) else { return Vec::new() };
-    let items = reader.list(node, what, example).unwrap_or_default();
-    // An empty list would read as nobody and mean everybody.
-    if node.as_items().is_some_and(<[_]>::is_empty) {
-        let help = format!("write `{what} = {example}`, or leave it out: then all may use the upstream");
-        reader.error(node.place, BadValue, format!("`{what}` names nothing"), help);
-    }
-    items.iter().filter_map(|item| Some((reader.text(item, what, example)?.to_owned(), item.place))).collect()
 }
 
 #[cfg(test)]

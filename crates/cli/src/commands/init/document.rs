@@ -97,11 +97,7 @@ pub(super) fn headed(text: &str, mode: Mode, profile: ConfirmProfile) -> String 
 pub(super) fn who_agrees(profile: ConfirmProfile) -> &'static str {
     match profile {
         ConfirmProfile::Solo => "your host's dialog, the page or `countersign approve`",
-        ConfirmProfile::Team => {
-            "a person on the page or with `countersign approve`; a host's dialog is not enough"
-        }
-        ConfirmProfile::Regulated => {
-            "a person on the page or with `countersign approve`, by a passkey once there are such"
-        }
+        ConfirmProfile::Team => "the page or `countersign approve`, not a host's dialog",
+        ConfirmProfile::Regulated => "as for a team, by a passkey once there are such",
     }
 }

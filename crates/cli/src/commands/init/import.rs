@@ -10,10 +10,10 @@ use countersign_host_config::{
 use countersign_policy::ids::Secret;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
-use super::document;
 use super::secrets::{ReferenceResolver, ResolvedText};
 use super::server_environment;
 use super::server_preset::ServerPreset;
+use super::{document, own_program};
 
 /// A file of a host as it was read.
 pub(crate) struct HostFileContents {
@@ -61,7 +61,8 @@ impl ImportedServer {
                 document::admit_hosts(document, &self.id, &self.hosts(), folder, is_new);
             }
         }
-        for rule in self.preset.iter().flat_map(|preset| preset.rules_for(&self.id)) {
+        let program = own_program().0;
+        for rule in self.preset.iter().flat_map(|preset| preset.rules_for(&self.id, &program)) {
             document::append(document, rule);
         }
     }

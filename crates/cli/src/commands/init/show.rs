@@ -32,10 +32,10 @@ impl InitPlan<'_> {
         for one in &self.import.upstreams {
             let Some(preset) = &one.preset else { continue };
             let line = format!(
-                "`{}` is {}: {} of ours for it, see the difference",
+                "`{}`: {} of ours for {}",
                 one.id,
-                preset.packages().join(" or "),
-                plural(preset.rules_for(&one.id).len(), "rule")
+                plural(preset.rule_count(), "rule"),
+                preset.packages().join(" or ")
             );
             text.push_str(&format!("{}\n", paint(DIM, line)));
         }
@@ -220,7 +220,8 @@ impl InitPlan<'_> {
         }
         text.push_str("  to take it back: countersign init --undo\n");
         text.push_str(&heading("see it work"));
-        text.push_str("  countersign plans watch    then ask an agent to change something: the change waits there for you\n");
+        text.push_str("  countersign plans watch\n");
+        text.push_str("  and ask an agent to change something: the change waits there for you\n");
         text
     }
 
@@ -247,8 +248,7 @@ impl InitPlan<'_> {
         if self.import.upstreams.is_empty() {
             text.push_str("  nothing yet: countersign upstreams add --help\n");
         } else if !self.args.share {
-            let note =
-                "  each server only for the hosts and the folder it came from; --share opens it to all\n";
+            let note = "  each only for the hosts and the folder it came from (else: init --share)\n";
             text.push_str(&paint(DIM, note));
         }
         text

@@ -21,6 +21,13 @@ impl StartDisplay {
         Self { voice, lines, width: names.map(|name| name.chars().count()).max().unwrap_or_default() }
     }
 
+    /// Leaves a line free below the lines that stay.
+    pub(super) fn end(&self) {
+        if self.lines.is_some() {
+            self.voice.tell("\n");
+        }
+    }
+
     /// The line of a server that starts now.
     pub(super) fn begin(&self, name: &str) -> StartLine {
         let bar = self.lines.as_ref().map(|lines| {

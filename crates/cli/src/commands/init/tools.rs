@@ -11,6 +11,7 @@ use countersign_config::{Origin, Source};
 use countersign_gateway::catalog::Listed;
 use countersign_gateway::state::GatewayState;
 use countersign_gateway::upstreams::Condition;
+use countersign_policy::confirm::Kind;
 use countersign_policy::effect::Effect;
 use countersign_policy::ids::UpstreamId;
 use countersign_policy::tool::Tool;
@@ -47,6 +48,13 @@ impl ToolRequirements {
 
     pub(super) fn tools_of(&self, effect: Effect) -> usize {
         self.counts.get(&effect).copied().unwrap_or_default()
+    }
+
+    /// How many tools ask in which way; those that do not ask are the reads.
+    fn asking_kinds(&self) -> String {
+        let asking = self.confirms.iter().filter(|(kind, _)| kind.as_str() != Kind::None.as_str());
+        let kinds: Vec<String> = asking.map(|(kind, count)| format!("{count} {kind}")).collect();
+        if kinds.is_empty() { "-".to_owned() } else { kinds.join(", ") }
     }
 
     fn count(&mut self, listed: &Listed) {
@@ -168,7 +176,10 @@ async fn start_all(
             let down = match (upstream.health().condition, in_time) {
                 (Condition::Down(why), _) => Some(why),
                 (Condition::Starting | Condition::Idle | Condition::Up, false) => {
-                    Some(format!("it listed no tools in {} s", wait.as_secs()))
+                    let seconds = wait.as_secs();
+                    Some(format!(
+                        "it listed no tools in {seconds} s; a first download may take longer (--wait)"
+                    ))
                 }
                 (Condition::Starting | Condition::Idle | Condition::Up, true) => None,
             };
@@ -186,6 +197,7 @@ async fn start_all(
     while let Some(start) = starts.join_next().await {
         seen.extend(start.ok());
     }
+    display.end();
     seen
 }
 
@@ -208,9 +220,7 @@ pub(super) fn table(
                 for effect in [Effect::Read, Effect::Write, Effect::Destructive] {
                     row.push((needs.tools_of(effect).to_string(), PLAIN));
                 }
-                let kinds: Vec<String> =
-                    needs.confirms.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-                row.push((kinds.join(", "), DIM));
+                row.push((needs.asking_kinds(), DIM));
             }
             None => row.extend(std::iter::repeat_n(("?".to_owned(), DIM), 4)),
         }
