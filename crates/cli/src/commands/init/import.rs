@@ -256,9 +256,12 @@ impl HostImport {
         let base = plain_name(&entry.name);
         let looker = ReferenceResolver { project: entry.folder.as_deref(), ..terms.looker };
         let written = existing.get("upstreams").and_then(Item::as_table_like);
-        // The same name may stand for another server: the first name that is free, or that says the same already, is taken.
-        for count in 1_u32.. {
-            let id = if count == 1 { base.clone() } else { format!("{base}-{count}") };
+        // What the configuration has already is found under any name, its own first; else the first name that is free is taken.
+        let mut known: Vec<&str> = written.into_iter().flat_map(|all| all.iter()).map(|(id, _)| id).collect();
+        known.sort_by_key(|id| *id != base);
+        let other = |count: u32| if count == 1 { base.clone() } else { format!("{base}-{count}") };
+        let free = (1..).map(other).filter(|id| written.is_none_or(|written| !written.contains_key(id)));
+        for id in known.into_iter().map(str::to_owned).chain(free) {
             if self.upstreams.iter().any(|one| one.id == id) {
                 continue;
             }

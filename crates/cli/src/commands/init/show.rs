@@ -235,11 +235,8 @@ impl InitPlan<'_> {
                 Some(needs) => {
                     let reads = needs.tools_of(Effect::Read) + self.accepted_of(&one.id);
                     let all: usize = EFFECTS.iter().map(|effect| needs.tools_of(*effect)).sum();
-                    format!(
-                        "{} run freely, {} are asked about",
-                        plural(reads, "read"),
-                        plural(all - reads.min(all), "tool")
-                    )
+                    let rest = plural(all - reads.min(all), "change");
+                    format!("{} free, {rest} asked about", plural(reads, "read"))
                 }
                 None => "its tools were not looked at".to_owned(),
             };

@@ -173,8 +173,10 @@ async fn start_all(
         let line = display.begin(id.as_str());
         starts.spawn(async move {
             let in_time = tokio::time::timeout(wait, gateway.attempted(&id)).await.is_ok();
-            let down = match (upstream.health().condition, in_time) {
-                (Condition::Down(why), _) => Some(why),
+            let health = upstream.health();
+            let down = match (health.condition, in_time) {
+                // What it said last mostly says more than how it ended.
+                (Condition::Down(why), _) => Some(format!("{why}\n{}", health.stderr_tail)),
                 (Condition::Starting | Condition::Idle | Condition::Up, false) => {
                     let seconds = wait.as_secs();
                     Some(format!(
@@ -238,14 +240,16 @@ fn from(server: &ImportedServer, width: Option<usize>) -> String {
     }
 }
 
-/// Why servers did not answer, a few lines each.
+/// Why servers did not answer: the reason, and the last lines of what each said.
 pub(super) fn reasons(needs: &BTreeMap<String, ToolRequirements>) -> String {
     let mut text = String::new();
     for (id, why) in needs.iter().filter_map(|(id, needs)| Some((id, needs.down.as_ref()?))) {
-        let mut lines = why.lines().map(str::trim).filter(|line| !line.is_empty());
-        let first = lines.next().unwrap_or_default();
+        let lines: Vec<&str> = why.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let Some((first, said)) = lines.split_first() else { continue };
         text.push_str(&format!("`{id}` does not answer: {}\n", visible(first)));
-        for line in lines.take(REASON_LINES) {
+        let last = said.get(said.len().saturating_sub(REASON_LINES)..).unwrap_or_default();
+        // A reason may quote what was said already.
+        for line in last.iter().filter(|line| !first.contains(**line)) {
             text.push_str(&format!("  {}\n", visible(line)));
         }
     }
