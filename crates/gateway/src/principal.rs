@@ -228,3 +228,36 @@ pub fn tag(principal: Principal) -> countersign_mcp::server::CallerIdentity {
     let key: Arc<str> = format!("{}/{}{vouches}", principal.role, principal.id).into();
     countersign_mcp::server::CallerIdentity::new(key, Arc::new(principal))
 }
+
+#[cfg(test)]
+mod tests {
+    use countersign_config::Source;
+
+    use super::*;
+
+    #[test]
+    fn attack_a_credential_reaches_no_upstream_of_another_host() {
+        let text = "[upstreams.all]\ncommand = \"a\"\n[upstreams.own]\ncommand = \"a\"\nhosts = [\"cursor\"]\n\
+                    [upstreams.project]\ncommand = \"a\"\nhosts = [\"cursor\"]\nfolders = [\"/srv\"]\n";
+        let config = countersign_config::parse(&[Source::new("c.toml", text)]).unwrap();
+        let reached = |role, name: &str, granted: Option<&[&str]>| {
+            let granted = granted.map(|ids| ids.iter().map(|id| UpstreamId::new(*id)).collect());
+            let mut scopes = CallerScopes { upstreams: granted, ..CallerScopes::all() };
+            keep_to_audience(&mut scopes, role, &PrincipalId::new(name), &config.upstreams);
+            scopes.upstreams.map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        for (name, granted, expect) in [
+            ("cursor@ada", None, &["all", "own"][..]),
+            ("codex@ada", None, &["all"]),
+            ("cursor-2@ada", None, &["all"]),
+            ("local-agent", None, &["all"]),
+            // A credential's own limits stay, and widen nothing.
+            ("cursor@ada", Some(&["own"][..]), &["own"]),
+            ("codex@ada", Some(&["own", "all"][..]), &["all"]),
+        ] {
+            let reached = reached(Role::Agent, name, granted).unwrap();
+            assert_eq!(reached, expect, "{name} {granted:?}");
+        }
+        assert_eq!(reached(Role::Human, "ada", None), None, "people reach everything");
+    }
+}

@@ -104,19 +104,25 @@ impl ServerPreset {
             let mut rule = Table::new();
             rule.insert("match", value(globs));
             for (key, field) in written.iter().filter(|(key, _)| *key != "tools") {
-                match (key, field.as_str()) {
-                    ("preview", Some("file")) => {
+                match field.as_array() {
+                    // Without folders the rule goes without a preview.
+                    Some(words) if key == "preview" && is_file_preview(words) => {
                         if let Some(words) = self.file_preview(program) {
                             rule.insert(key, value(words));
                         }
                     }
-                    _ => drop(rule.insert(key, value(field.clone().decorated(" ", "")))),
+                    Some(_) | None => drop(rule.insert(key, value(field.clone().decorated(" ", "")))),
                 }
             }
             rule
         };
         self.rules.iter().map(rule).collect()
     }
+}
+
+/// Whether a preview is our own comparison of files.
+fn is_file_preview(words: &Array) -> bool {
+    words.iter().filter_map(Value::as_str).eq(["countersign", "preview-file"])
 }
 
 struct Package {
