@@ -26,6 +26,7 @@ use crate::commands::open::OpenArgs;
 use crate::commands::pack::{self, PackArgs};
 use crate::commands::plans::PlansArgs;
 use crate::commands::policy::PolicyCommand;
+use crate::commands::preview_file::PreviewFileArgs;
 use crate::commands::reject::Reject;
 use crate::commands::serve::ServeArgs;
 use crate::commands::status::StatusArgs;
@@ -133,6 +134,9 @@ pub(crate) enum Command {
     /// The echo server `bench` measures
     #[command(hide = true)]
     BenchEcho(EchoArgs),
+    /// What a call that writes or moves a file would change; for `preview` in rules
+    #[command(hide = true)]
+    PreviewFile(PreviewFileArgs),
     Pack(PackArgs),
     /// What the project knows: agents propose, people decide
     Memory(MemoryArgs),

@@ -15,6 +15,7 @@ pub(crate) mod man;
 pub(crate) mod open;
 pub(crate) mod plans;
 pub(crate) mod policy;
+pub(crate) mod preview_file;
 pub(crate) mod reject;
 pub(crate) mod serve;
 pub(crate) mod status;
@@ -60,6 +61,7 @@ pub(crate) fn run(cli: &Cli, voice: OutputSettings) -> Exit {
         Command::Demo(args) => demo::run(args, voice),
         Command::Bench(args) => bench::run(args, voice),
         Command::BenchEcho(args) => bench::run_echo(args),
+        Command::PreviewFile(args) => preview_file::run(args),
         Command::Memory(args) => memory::run(args, cli, voice),
         Command::Version => version::run(),
         Command::Completions(args) => completions::run(args),

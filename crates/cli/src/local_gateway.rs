@@ -90,6 +90,21 @@ impl ResolvedConfig {
     where
         W: Future<Output = Result<T, CommandError>>,
     {
+        self.with_starting_gateway(voice, async |gateway| {
+            Progress::begin(voice, "waiting for upstreams").during(gateway.settled()).await;
+            work(gateway).await
+        })
+    }
+
+    /// The same without waiting: the work says which upstreams it waits for, and how long.
+    pub(crate) fn with_starting_gateway<T, W>(
+        &self,
+        voice: OutputSettings,
+        work: impl FnOnce(Arc<GatewayState>) -> W,
+    ) -> Result<T, CommandError>
+    where
+        W: Future<Output = Result<T, CommandError>>,
+    {
         runtime(Threads::Workers(2))?.block_on(async {
             let url = &self.url;
             let fault = |fault| records::trouble(&fault, url);
@@ -99,7 +114,6 @@ impl ResolvedConfig {
                 let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
                 CommandError::refused(refusal, "countersign policy check")
             })?;
-            Progress::begin(voice, "waiting for upstreams").during(gateway.settled()).await;
             let done = work(Arc::clone(&gateway)).await;
             // A run that was begun here lives as long as this process: ending now would stop it half way.
             if let Some(runs) = gateway.runs() {

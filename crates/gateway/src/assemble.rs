@@ -392,7 +392,8 @@ fn variables(
     pairs: &[TemplatePair],
     text: &dyn Fn(&Template) -> Result<Secret, CannotBuild>,
 ) -> Result<Vec<Variable>, CannotBuild> {
-    pairs.iter().map(|(name, value)| Ok((name.into(), text(value)?.expose().into()))).collect()
+    let set = pairs.iter().filter(|(_, value)| !value.is_absent());
+    set.map(|(name, value)| Ok((name.into(), text(value)?.expose().into()))).collect()
 }
 
 /// A bearer token from the configuration.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_config::ToolSurface;
+use countersign_config::{ToolSurface, Upstream};
 use countersign_mcp::era::Era;
 use countersign_mcp::jsonrpc::{RpcError, code};
 use countersign_mcp::raw;
@@ -116,6 +116,19 @@ pub(crate) fn read_scopes(scopes: &Value, usual: Mode) -> Option<CallerScopes> {
     })
 }
 
+/// Takes upstreams out of an HTTP caller's reach that are for other hosts. Over HTTP a host is known by its credential,
+/// `claude-code@ada`, and its folder is not known at all. People reach everything.
+pub fn keep_to_audience(scopes: &mut CallerScopes, role: Role, name: &PrincipalId, upstreams: &[Upstream]) {
+    let host = name.as_str().split('@').next();
+    let admits = |one: &Upstream| one.audience.admits(host, None);
+    if role == Role::Human || upstreams.iter().all(admits) {
+        return;
+    }
+    let reaches = |id: &UpstreamId| scopes.upstreams.as_ref().is_none_or(|all| all.contains(id));
+    let kept = upstreams.iter().filter(|one| admits(one) && reaches(&one.id));
+    scopes.upstreams = Some(kept.map(|one| one.id.clone()).collect());
+}
+
 /// Whether all connections of a credential are one session: `{any_session?}`.
 fn reads_any_session(scopes: &Value) -> Option<bool> {
     match scopes.get("any_session") {
@@ -225,4 +238,37 @@ pub fn tag(principal: Principal) -> countersign_mcp::server::CallerIdentity {
     };
     let key: Arc<str> = format!("{}/{}{vouches}", principal.role, principal.id).into();
     countersign_mcp::server::CallerIdentity::new(key, Arc::new(principal))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_config::Source;
+
+    use super::*;
+
+    #[test]
+    fn attack_a_credential_reaches_no_upstream_of_another_host() {
+        let text = "[upstreams.all]\ncommand = \"a\"\n[upstreams.own]\ncommand = \"a\"\nhosts = [\"cursor\"]\n\
+                    [upstreams.project]\ncommand = \"a\"\nhosts = [\"cursor\"]\nfolders = [\"/srv\"]\n";
+        let config = countersign_config::parse(&[Source::new("c.toml", text)]).unwrap();
+        let reached = |role, name: &str, granted: Option<&[&str]>| {
+            let granted = granted.map(|ids| ids.iter().map(|id| UpstreamId::new(*id)).collect());
+            let mut scopes = CallerScopes { upstreams: granted, ..CallerScopes::all() };
+            keep_to_audience(&mut scopes, role, &PrincipalId::new(name), &config.upstreams);
+            scopes.upstreams.map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        for (name, granted, expect) in [
+            ("cursor@ada", None, &["all", "own"][..]),
+            ("codex@ada", None, &["all"]),
+            ("cursor-2@ada", None, &["all"]),
+            ("local-agent", None, &["all"]),
+            // A credential's own limits stay, and widen nothing.
+            ("cursor@ada", Some(&["own"][..]), &["own"]),
+            ("codex@ada", Some(&["own", "all"][..]), &["all"]),
+        ] {
+            let reached = reached(Role::Agent, name, granted).unwrap();
+            assert_eq!(reached, expect, "{name} {granted:?}");
+        }
+        assert_eq!(reached(Role::Human, "ada", None), None, "people reach everything");
+    }
 }

@@ -108,17 +108,23 @@ impl GatewayService {
         match bearer {
             Some(secret) => {
                 let credential = self.find_credential(&Secret::new(secret.trim()), opening).await?;
-                Ok(principal::tag(Principal {
-                    surface,
-                    ..Principal::of_credential(&credential, self.gateway.policy.load().max_mode)
-                }))
+                let policy = self.gateway.policy.load();
+                let mut principal =
+                    Principal { surface, ..Principal::of_credential(&credential, policy.max_mode) };
+                let (role, upstreams) = (principal.role, &policy.config.upstreams);
+                principal::keep_to_audience(&mut principal.scopes, role, &principal.id, upstreams);
+                Ok(principal::tag(principal))
             }
             None if local && self.allows_anonymous() => {
                 // Never more than an agent, even where a person started this process: nothing tells the host's answers from the agent's.
+                let id = PrincipalId::new(LOCAL_AGENT);
+                let mut scopes = CallerScopes { vouching: HostVouching::Denied, ..self.local.scopes.clone() };
+                let policy = self.gateway.policy.load();
+                principal::keep_to_audience(&mut scopes, Role::Agent, &id, &policy.config.upstreams);
                 let principal = Principal {
-                    id: PrincipalId::new(LOCAL_AGENT),
+                    id,
                     role: Role::Agent,
-                    scopes: CallerScopes { vouching: HostVouching::Denied, ..self.local.scopes.clone() },
+                    scopes,
                     session: None,
                     surface,
                     host: None,
@@ -304,8 +310,14 @@ impl GatewayService {
         }
         // The limit of the configuration as it is now, not as it was when the connection opened.
         let principal = ctx.session().identity().get::<Principal>();
+        let policy = self.gateway.policy.load_full();
         if principal.is_some_and(|principal| principal.mode_limit == ModeLimit::Gateway) {
-            caller.scopes.max_mode = self.gateway.policy.load().max_mode;
+            caller.scopes.max_mode = policy.max_mode;
+        }
+        // The same of audiences. A stdio gateway has only upstreams that are for its host.
+        if ctx.session().transport() == Transport::Http {
+            let upstreams = &policy.config.upstreams;
+            principal::keep_to_audience(&mut caller.scopes, caller.role, &caller.principal, upstreams);
         }
         let span = call_log::request_span(&caller, method);
         let reply = pin!(self.route_request(ctx, caller, surface, method, params)).instrument(span).await;

@@ -311,6 +311,12 @@ impl GatewayState {
         self.runs.get()
     }
 
+    /// Starts the upstreams where nobody has yet, and waits until one was tried; the caller limits the time.
+    pub async fn attempted(&self, upstream: &UpstreamId) {
+        self.need_upstreams();
+        self.startup.wait_for_attempt(upstream).await;
+    }
+
     /// Waits until every upstream was tried once, for a bounded time.
     pub async fn settled(&self) {
         self.need_upstreams();

@@ -80,7 +80,7 @@ impl PreviewRunner {
         };
         let found = |template: &Template| template.text().ok_or_else(|| unresolved(template));
         let mut env: Vec<Variable> = Vec::new();
-        for (name, value) in &command.env {
+        for (name, value) in command.env.iter().filter(|(_, value)| !value.is_absent()) {
             env.push((name.into(), found(value)?.expose().into()));
         }
         let cwd = match &command.cwd {
