@@ -36,6 +36,41 @@ const RUN_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct WaitingCalls(Mutex<HashMap<PrincipalId, u64>>);
 
+/// The plans whose calls this process holds open. An approval then ends in the call's own result; otherwise somebody has to run
+/// the plan.
+#[derive(Debug, Default)]
+pub struct OpenCalls(Mutex<HashMap<PlanId, u64>>);
+
+/// A call that is held open until this is dropped.
+pub(crate) struct OpenCall<'a> {
+    gateway: &'a GatewayState,
+    plan: PlanId,
+}
+
+impl OpenCalls {
+    pub fn is_open(&self, plan: &PlanId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(plan)
+    }
+}
+
+impl<'a> OpenCall<'a> {
+    pub(crate) fn new(gateway: &'a GatewayState, plan: PlanId) -> Self {
+        let mut open = gateway.open_calls.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *open.entry(plan.clone()).or_default() += 1;
+        Self { gateway, plan }
+    }
+}
+
+impl Drop for OpenCall<'_> {
+    fn drop(&mut self) {
+        let mut open = self.gateway.open_calls.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get_mut(&self.plan) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => drop(open.remove(&self.plan)),
+        }
+    }
+}
+
 /// A place among the waiting calls, given back when dropped.
 struct WaitPlace<'a> {
     waits: &'a WaitingCalls,

@@ -19,7 +19,7 @@ use tokio::sync::broadcast;
 use crate::active_policy::ActivePolicy;
 use crate::catalog::Catalog;
 use crate::catalog_refresh::CatalogRefresher;
-use crate::decision_wait::WaitingCalls;
+use crate::decision_wait::{OpenCalls, WaitingCalls};
 use crate::demand::UpstreamDemand;
 use crate::failed_credentials::FailedCredentials;
 use crate::limits::RateLimitWindows;
@@ -58,6 +58,7 @@ pub struct GatewayState {
     /// Notifications of upstreams outside of requests.
     pub news: Arc<NewsQueue>,
     pub waits: WaitingCalls,
+    pub open_calls: OpenCalls,
     /// Clients that could not open the approvals page.
     pub unopened_pages: UnopenedPages,
     /// Which upstreams have listed their tools.
@@ -90,6 +91,7 @@ impl GatewayState {
             notices: NoticeQueues::default(),
             news: NewsQueue::new(),
             waits: WaitingCalls::default(),
+            open_calls: OpenCalls::default(),
             unopened_pages: UnopenedPages::default(),
             startup: Startup::default(),
             demand: Arc::default(),

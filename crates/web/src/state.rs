@@ -42,7 +42,7 @@ pub struct WebState {
 impl WebState {
     pub fn new(gateway: Arc<GatewayState>, options: WebOptions) -> Arc<Self> {
         let events = EventBroadcaster::new(Arc::clone(&gateway));
-        let origins = OriginPolicy::new(options);
+        let origins = OriginPolicy::new(options, gateway.store.salt());
         Arc::new(Self { gateway, origins, events, limits: SignInLimits::default() })
     }
 

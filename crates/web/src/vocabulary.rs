@@ -12,6 +12,7 @@ use countersign_policy::mode::Mode;
 use countersign_policy::plan::PreviewSource;
 use countersign_policy::record::{ActorRole, RowKind, RowStatus};
 use countersign_policy::redact::REDACTED_PREFIX;
+use countersign_policy::refusal::Code;
 use countersign_policy::role::Role;
 use countersign_policy::visible_text::javascript_pattern;
 use countersign_store::RunState;
@@ -53,6 +54,7 @@ fn constants() -> Vec<(&'static str, Value)> {
         ("EVENT_NAMES", words(EventName::ALL, EventName::as_str)),
         ("ACTIVITY_FILTERS", activity::filter_names().into()),
         ("TONES", tones()),
+        ("CODE_TONES", map(Code::ALL, Code::as_str, code_tone)),
         ("PLAN_SENTENCES", map(PlanState::ALL, PlanState::as_str, plan_sentence)),
         ("CONFIRM_LABELS", map(Kind::ALL, Kind::as_str, confirm_label)),
         ("CONFIRM_STEPS", map(Kind::ALL, Kind::as_str, confirm_step)),
@@ -124,6 +126,15 @@ const RUN_STATES: &[RunState] = &[
     RunState::Cancelled,
     RunState::OutcomeUnknown,
 ];
+
+/// A refusal looks bad, unless nobody refused: somebody typed something else, or time ran out.
+fn code_tone(code: Code) -> Tone {
+    match code {
+        Code::ConfirmTextMismatch => WARN,
+        Code::ConfirmTokenExpired | Code::PlanCancelled => PLAIN,
+        _ => BAD,
+    }
+}
 
 fn run_tone(state: RunState) -> Tone {
     match state {

@@ -19,7 +19,7 @@ use super::dialog::{AUTOMATIC, DialogOutcome};
 use super::{CallPipeline, Stage};
 use crate::active_policy::ActivePolicy;
 use crate::cards::{CardSupport, RepeatedCall};
-use crate::decision_wait;
+use crate::decision_wait::{self, OpenCall};
 use crate::trace;
 
 /// How long a dialog holds its call where calls are not held open otherwise.
@@ -130,6 +130,7 @@ impl CallPipeline<'_> {
         policy: &ActivePolicy,
     ) -> DialogOutcome {
         let start = Instant::now();
+        let _open = OpenCall::new(self.gateway, holding.plan_id.clone());
         let asked = self.ask_host(plan, holding).await;
         if asked == DialogOutcome::Decided {
             return asked;

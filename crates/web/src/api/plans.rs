@@ -36,7 +36,7 @@ pub(crate) struct ListPlansQuery {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PlanList")]
 pub(crate) struct PlanPage {
-    plans: Vec<PlanView>,
+    plans: Vec<LivePlan>,
     /// Null on the last page.
     next_cursor: Option<String>,
 }
@@ -64,8 +64,7 @@ pub(crate) async fn list(
     let more = rows.len() > most;
     rows.truncate(most);
     let next_cursor = rows.last().filter(|_| more).map(|row| row.plan.id.to_string());
-    let now = web.gateway.now();
-    let plans = rows.iter().map(|row| views::plan(row, &web.gateway.redactor, now)).collect();
+    let plans = rows.iter().map(|row| LivePlan::of(&web.gateway, row)).collect();
     respond(PlanPage { plans, next_cursor })
 }
 
@@ -76,7 +75,34 @@ fn plan_id(text: &str) -> Result<PlanId, Refusal> {
     if is_id { Ok(PlanId::new(text)) } else { Err(invalid("cursor", "is not one that a page gave out")) }
 }
 
-/// The last approved plan of the same tool.
+/// A plan with what only the running gateway knows of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LivePlan {
+    #[serde(flatten)]
+    plan: PlanView,
+    /// Whether the agent's call is held open: an approval ends in its result. Otherwise the plan runs when it is approved with
+    /// `run`, or when the agent asks again.
+    held_open: bool,
+    /// The client's name and version, while its session is connected.
+    host: Option<Value>,
+}
+
+impl LivePlan {
+    fn of(gateway: &GatewayState, row: &PlanRow) -> Self {
+        let catalog = gateway.catalog.load();
+        let schema_of = |tool: &str| {
+            let listed = catalog.get(&tool.parse().ok()?)?;
+            listed.tool.definition.get("inputSchema").cloned()
+        };
+        Self {
+            plan: views::plan(row, &gateway.redactor, gateway.now()).arrange(schema_of),
+            held_open: gateway.open_calls.is_open(&row.plan.id),
+            host: gateway.host_of(&row.plan.session),
+        }
+    }
+}
+
+/// The last approved plan about the same target by the same principal.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Previous {
     plan_id: String,
@@ -93,11 +119,9 @@ pub(crate) struct Previous {
 #[schemars(rename = "PlanWhole")]
 pub(crate) struct PlanDetail {
     #[serde(flatten)]
-    plan: PlanView,
-    /// The last approved plan of the same tool, for comparison.
+    plan: LivePlan,
+    /// The last approved plan about the same target by the same principal, for comparison.
     previous_approval: Option<Previous>,
-    /// The client's name and version, while its session is connected.
-    host: Option<Value>,
 }
 
 /// One plan and its history.
@@ -138,8 +162,7 @@ pub(crate) async fn one(
         LedgerFilter { plan_id: Some(row.plan.id.clone()), limit: Some(500), ..LedgerFilter::default() };
     let mut story = store.activity(filter).await?.rows;
     story.reverse();
-    let host = web.gateway.host_of(&row.plan.session);
-    let plan = PlanDetail { plan: views::plan(&row, redactor, now), previous_approval: previous, host };
+    let plan = PlanDetail { plan: LivePlan::of(&web.gateway, &row), previous_approval: previous };
     respond(PlanWithHistory { plan, story: story.iter().map(views::activity).collect() })
 }
 
