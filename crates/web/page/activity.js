@@ -95,7 +95,7 @@ function cellsOf(of, extra) {
   ];
 }
 
-/** Rows of one plan are one line: the newest, with the others inside. */
+/** Rows of one plan or call are one line: the newest, with the others inside. */
 function entry(rows) {
   const [newest, ...others] = rows;
   if (others.length === 0) return h("li", { class: "act", data: { id: newest.id } }, cellsOf(newest));
@@ -108,11 +108,11 @@ function entry(rows) {
   return h("li", { class: "of-plan" }, h("div", { class: "act", data: { id: newest.id } }, cellsOf(newest, more)), inner);
 }
 
-/** Rows in the order they came, those of one plan together at its newest. */
+/** Rows in the order they came, those of one plan or call together at the newest. */
 function byPlan(rows) {
   const found = new Map();
   for (const one of rows) {
-    const key = one.plan_id ?? one.id;
+    const key = one.plan_id ?? one.request_id ?? one.id;
     if (!found.has(key)) found.set(key, []);
     found.get(key).push(one);
   }

@@ -91,7 +91,7 @@ function framed(lines, label, { header = [], sides = true } = {}) {
   const count = (kind) => lines.filter((line) => line.kind === kind).length;
   const canSplit = sides && count("del") > 0 && count("add") > 0;
   const box = h("div", { class: "diff-box" });
-  const table = (some, split) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Difference: ${label}` }, h("table", { class: split ? "diff wide" : "diff" }, h("tbody", null, some.map(split ? wideRow : row).filter((one) => one !== null))));
+  const table = (some, split) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Difference: ${label}` }, h("table", { class: split ? "diff wide" : "diff" }, split ? h("colgroup", null, ["no", "half", "no", "half"].map((name) => h("col", { class: name }))) : null, h("tbody", null, some.map(split ? wideRow : row).filter((one) => one !== null))));
   const draw = () => {
     const split = canSplit && isWide();
     const toggle = canSplit ? h("button", { type: "button", class: "quiet sides", on: { click: () => { chosen = !split; draw(); } } }, split ? "One column" : "Side by side") : null;

@@ -135,7 +135,7 @@ class PlanRows {
       redraw();
     };
     const go = (word) => (event) => {
-      if (!this.isSettled()) return announce("The list has just changed: look again");
+      if (!this.isSettled()) return notice("", "The list has just changed: look again.");
       for (const button of event.target.closest(".row-acts").querySelectorAll("button")) button.disabled = true;
       this.deciding.add(plan.plan_id);
       decide(plan, word, done);
@@ -220,14 +220,16 @@ export async function view(shell) {
   let before = null;
   let order = "";
 
-  const draw = () => {
+  /** `isNews`: something happened elsewhere, and rows may have moved without the person's doing. */
+  const draw = (isNews = false) => {
     const focused = document.activeElement?.dataset?.plan;
     const all = rows_.withDecided(waiting());
     if (!isLoaded()) return;
     const shown = form.pick(all);
-    put(list, all.length === 0 ? teach() : shown.length === 0 ? empty("No plan matches", "Try fewer words.") : groups(shown).map((plans) => rows_.group(plans, draw)));
+    put(list, all.length === 0 ? teach() : shown.length === 0 ? empty("No plan matches", "Try fewer words.") : groups(shown).map((plans) => rows_.group(plans, () => draw())));
     const now = shown.map((plan) => plan.plan_id).join();
-    if (now !== order && order !== "") rows_.movedAt = Date.now();
+    // A plan that comes last moves nothing.
+    if (isNews && !now.startsWith(order)) rows_.movedAt = Date.now();
     order = now;
     if (focused) list.querySelector(`[data-plan="${CSS.escape(focused)}"]`)?.focus();
     if (before !== null) {
@@ -256,7 +258,7 @@ export async function view(shell) {
       if (error.status !== 404) showTrouble(troubles, error);
     }
   };
-  const end = watch(() => !rows_.isHeldStill() && draw());
+  const end = watch(() => !rows_.isHeldStill() && draw(true));
   const rows = () => [...list.querySelectorAll(".plan-row")];
   const move = (by) => {
     const all = rows();

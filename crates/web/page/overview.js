@@ -47,6 +47,11 @@ function card(title, total, drawing, table) {
 
 const within = (chart, part) => ({ start_time: chart.parts[part], end_time: chart.parts[part + 1] ?? chart.end_time });
 
+/** What the colours of a chart mean. */
+function legend(statuses) {
+  return h("p", { class: "legend" }, [...new Set(statuses)].map((status) => h("span", null, h("span", { class: `swatch ${status}` }), status)));
+}
+
 function axis(chart) {
   return h("p", { class: "axis" }, full(chart.start_time), full(chart.end_time));
 }
@@ -75,7 +80,7 @@ function overTime(chart, [title, kinds]) {
   const total = counts.reduce((all, part) => all + sum(part), 0);
   const columns = ["From", ...kinds.map(([, status]) => status)];
   const rows = counts.map((part, at) => [part, at]).filter(([part]) => part.size > 0).map(([part, at]) => [full(chart.parts[at]), ...kinds.map(([kind, status]) => (part.has(`${kind} ${status}`) ? h("a", { href: rowsLink({ type: kind, status, ...within(chart, at) }) }, String(part.get(`${kind} ${status}`))) : "0"))]);
-  return card(title, total.toLocaleString("en"), [drawn(`${title} over time`, bars), axis(chart)], total === 0 ? null : figures(title, columns, rows));
+  return card(title, total.toLocaleString("en"), [drawn(`${title} over time`, bars), axis(chart), kinds.length > 1 ? legend(kinds.filter(([kind, status]) => counts.some((part) => part.has(`${kind} ${status}`))).map(([, status]) => status)) : null], total === 0 ? null : figures(title, columns, rows));
 }
 
 function decisionTimes(chart) {
@@ -109,7 +114,7 @@ function byName(chart, title, list, filter) {
     return h("li", null, h("span", { class: "name" }, brief(name, 48)), h("span", { class: "total" }, total(name).toLocaleString("en")), svg("svg", { viewBox: `0 0 ${WIDTH} 12`, preserveAspectRatio: "none", role: "group", "aria-label": `${title}: ${plain(name)}` }, bars));
   });
   const rows = list.map((one) => [line(one.name), one.status, h("a", { href: to(one) }, String(one.count))]);
-  return card(title, names.length === 0 ? "none" : "", names.length === 0 ? h("p", { class: "dim" }, "None in this period.") : h("ol", { class: "name-bars" }, lines), names.length === 0 ? null : figures(title, ["Name", "Status", "Calls"], rows));
+  return card(title, names.length === 0 ? "none" : "", names.length === 0 ? h("p", { class: "dim" }, "None in this period.") : [h("ol", { class: "name-bars" }, lines), legend(list.map((one) => one.status))], names.length === 0 ? null : figures(title, ["Name", "Status", "Calls"], rows));
 }
 
 function periodForm(shell, period) {

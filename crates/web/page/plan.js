@@ -86,9 +86,15 @@ function sinceLast(plan) {
     return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", null, side(was, name)), h("td", { class: "arrow", "aria-hidden": "true" }, "→"), h("td", null, side(is, name)));
   };
   const link = last.plan_id ? h("a", { href: `/plans/${encodeURIComponent(last.plan_id)}` }, "that plan") : "that plan";
-  return h("details", { class: "since" }, h("summary", null, "Since the last approval", h("span", { class: "from" }, different.length === 0 ? " the same arguments" : ` ${different.length} of ${plural(names.length, "argument")} ${different.length === 1 ? "differs" : "differ"}`)),
+  const body = () => [
     h("p", { class: "about" }, "Approved ", ago(last.approved_at), " by ", line(last.by), "; see ", link, "."),
-    different.length === 0 ? null : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Since the last approval" }, h("table", { class: "changes calm" }, h("tbody", null, different.map(one)))));
+    different.length === 0 ? null : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Since the last approval" }, h("table", { class: "changes calm" }, h("tbody", null, different.map(one)))),
+  ];
+  const place = h("div");
+  const box = h("details", { class: "since" }, h("summary", null, "Since the last approval", h("span", { class: "from" }, different.length === 0 ? " the same arguments" : ` ${different.length} of ${plural(names.length, "argument")} ${different.length === 1 ? "differs" : "differ"}`)), place);
+  // Comparing long texts takes time that most decisions do not need.
+  box.addEventListener("toggle", () => put(place, body()), { once: true });
+  return box;
 }
 
 /** A part that is folded, unless something in it can't be seen. */
@@ -122,7 +128,7 @@ function argumentsOf(of, isChange) {
 function change(of, level) {
   if (hasPreview(of.preview)) return preview(of.preview, level);
   const edits = replacements(of.arguments);
-  return h("section", { class: "preview none" }, edits, edits === null ? argumentsOf(of, true) : null, preview(of.preview));
+  return h("section", { class: "change" }, edits, edits === null ? argumentsOf(of, true) : null, preview(of.preview));
 }
 
 /** Arguments below a change that already shows them are folded. */

@@ -2,7 +2,7 @@
 // sent it.
 import { bundle, h } from "./dom.js";
 import * as diff from "./diff.js";
-import { fold, hiddenBadge, line, prose } from "./safe.js";
+import { fold, hiddenBadge, line, plain, prose } from "./safe.js";
 import { isNested, parse, same, value } from "./value.js";
 import { PREVIEW_SOURCES } from "./vocabulary.js";
 
@@ -192,7 +192,7 @@ function forPrograms(of) {
 /** Structured content beside texts: folded where it only repeats them. */
 function besideTexts(of, content) {
   const texts = content.map((block) => (typeof block?.text === "string" ? block.text : "")).join("\n");
-  const isSaid = (value) => (typeof value === "string" ? texts.includes(value.trim()) : isNested(value) && Object.values(value).every(isSaid));
+  const isSaid = (value) => !isChanges(value) && (typeof value === "string" ? texts.includes(value.trim()) : isNested(value) && Object.entries(value).every(([name, member]) => !isWarnings(name, member) && isSaid(member)));
   if (!isNested(of) || !isSaid(of)) return shape(of);
   return fold(() => h("p", { class: "about" }, "The same again, for programs, is folded."), () => value(of), "of the same");
 }
@@ -225,6 +225,7 @@ export function replacements(args) {
   const edits = Array.isArray(args?.edits) ? args.edits : [args];
   const pairs = edits.map((edit) => (isNested(edit) ? [pick(edit, OLD_TEXT), pick(edit, NEW_TEXT)].map((name) => edit[name]) : []));
   if (pairs.length === 0 || !pairs.every((both) => both.length === 2 && both.every((one) => typeof one === "string"))) return null;
-  const label = (at) => (pairs.length === 1 ? "replacement" : `replacement ${at + 1} of ${pairs.length}`);
+  const file = ["path", "file_path", "filename", "file"].map((name) => args[name]).find((one) => typeof one === "string");
+  const label = (at) => `${plain(file ?? "replacement")}${pairs.length === 1 ? "" : `, ${at + 1} of ${pairs.length}`}`;
   return bundle(pairs.map(([before, after], at) => diff.between(before.split("\n"), after.split("\n"), label(at))));
 }

@@ -9,9 +9,9 @@ import { CALL_SENTENCES, CODE_TONES } from "./vocabulary.js";
 /** How a row ended, as a badge: a rejection is red, what expired grey, what was mistyped amber. */
 export function rowState(row) {
   const action = typeof row.detail?.action === "string" ? row.detail.action : "";
-  if (row.kind === "approval") return state({ approve: "approved", reject: "rejected" }[action] ?? row.status, CODE_TONES[row.code]);
-  if (row.kind === "decision" && /^expire/.test(action)) return state("expired");
   if (CODE_TONES[row.code] === "warn") return state("mistyped", "warn");
+  if (row.kind === "approval" && row.code === undefined) return state({ approve: "approved", reject: "rejected" }[action] ?? row.status);
+  if (row.kind === "decision" && /^expire/.test(action)) return state("expired");
   return state(row.status, row.status === "refused" ? CODE_TONES[row.code] : undefined);
 }
 

@@ -12,7 +12,9 @@ use axum::{Json, Router, middleware};
 use countersign_policy::refusal::{Code, Refusal};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::api::{activity, chart, credentials, decide, grants, memory, plans, policy, runs, tools, upstreams};
+use crate::api::{
+    activity, chart, credentials, decide, grants, memory, plans, policy, runs, tools, upstreams,
+};
 use crate::response::{ApiError, ApiResponse};
 use crate::state::{Web, WebState};
 use crate::{auth, events, openapi, page, sign_in};

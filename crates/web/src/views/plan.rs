@@ -296,7 +296,8 @@ mod tests {
     fn arguments_stand_in_the_schemas_order_and_what_says_nothing_is_named() {
         let schema = json!({"required": ["path", "force"], "properties": {
             "path": {}, "mode": {"default": "text"}, "dry_run": {}, "force": {}, "owner": {}}});
-        let given = json!({"dry_run": false, "extra": 1, "force": false, "mode": "text", "owner": null, "path": "a"});
+        let given =
+            json!({"dry_run": false, "extra": 1, "force": false, "mode": "text", "owner": null, "path": "a"});
         let preview = |source: PreviewSource| PreviewView {
             source: source.to_string(),
             digest: String::new(),
