@@ -130,6 +130,8 @@ test("from 320 to 1024 wide nothing sticks out", async () => {
       await page.setViewportSize({ width, height: 640 });
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       if (wide > 0) findings.push(`${place} at ${width}: ${wide} pixels too wide`);
+      const squeezed = await page.evaluate(() => [...document.querySelectorAll(".grid td, .act > *, .plan-row > *")].filter((cell) => cell.offsetWidth > 0 && cell.offsetWidth < 100 && cell.offsetHeight > 90).map((cell) => cell.textContent.slice(0, 40)));
+      if (squeezed.length > 0) findings.push(`${place} at ${width}: squeezed: ${squeezed[0]}`);
     }
   }
   await page.getByRole("button", { name: "Menu" }).click();

@@ -194,7 +194,7 @@ function besideTexts(of, content) {
   const texts = content.map((block) => (typeof block?.text === "string" ? block.text : "")).join("\n");
   const isSaid = (value) => !isChanges(value) && (typeof value === "string" ? texts.includes(value.trim()) : isNested(value) && Object.entries(value).every(([name, member]) => !isWarnings(name, member) && isSaid(member)));
   if (!isNested(of) || !isSaid(of)) return shape(of);
-  return fold(() => h("p", { class: "about" }, "The same again, for programs, is folded."), () => value(of), "of the same");
+  return h("details", { class: "again" }, h("summary", null, "The same again, for programs"), value(of));
 }
 
 function isSame(said, structured) {

@@ -54,7 +54,7 @@ fn constants() -> Vec<(&'static str, Value)> {
         ("EVENT_NAMES", words(EventName::ALL, EventName::as_str)),
         ("ACTIVITY_FILTERS", activity::filter_names().into()),
         ("TONES", tones()),
-        ("CODE_TONES", map(Code::ALL, Code::as_str, code_tone)),
+        ("CODE_TONES", MILD_CODES.iter().map(|(code, tone)| (code.as_str(), *tone)).collect()),
         ("PLAN_SENTENCES", map(PlanState::ALL, PlanState::as_str, plan_sentence)),
         ("CONFIRM_LABELS", map(Kind::ALL, Kind::as_str, confirm_label)),
         ("CONFIRM_STEPS", map(Kind::ALL, Kind::as_str, confirm_step)),
@@ -127,14 +127,9 @@ const RUN_STATES: &[RunState] = &[
     RunState::OutcomeUnknown,
 ];
 
-/// A refusal looks bad, unless nobody refused: somebody typed something else, or time ran out.
-fn code_tone(code: Code) -> Tone {
-    match code {
-        Code::ConfirmTextMismatch => WARN,
-        Code::ConfirmTokenExpired | Code::PlanCancelled => PLAIN,
-        _ => BAD,
-    }
-}
+/// Refusals that look milder than others, because nobody refused: somebody typed something else, or time ran out.
+const MILD_CODES: [(Code, Tone); 3] =
+    [(Code::ConfirmTextMismatch, WARN), (Code::ConfirmTokenExpired, PLAIN), (Code::PlanCancelled, PLAIN)];
 
 fn run_tone(state: RunState) -> Tone {
     match state {
