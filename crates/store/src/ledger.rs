@@ -3,6 +3,7 @@
 
 mod activity;
 mod archive;
+mod chart;
 mod checkpoint;
 mod columns;
 mod entry;
@@ -17,6 +18,7 @@ mod verify;
 
 pub use activity::{Cursor, LedgerFilter, NotACursor, Page};
 pub use archive::{ArchiveFault, ArchiveFile, ArchiveReport, verify_archive};
+pub use chart::{ChartPeriod, DecisionTime, LedgerChart, PartCount, StatusCount};
 pub use checkpoint::{ChainHead, Checkpoint, NotACheckpoint, checkpoint, kept_checkpoint};
 pub use columns::{COLUMNS, LedgerColumn};
 pub use entry::{Entry, OMITTED};

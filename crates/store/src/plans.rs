@@ -4,6 +4,7 @@
 use countersign_policy::call::Arguments;
 use countersign_policy::confirm::{Approval, PendingPlan, PlanEnd, PlanState};
 use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::headline::is_same_target;
 use countersign_policy::ids::{FullName, LedgerId, PlanId, PrincipalId, SessionId};
 use countersign_policy::plan::Plan;
 use countersign_policy::record::{CallRecord, RowStatus};
@@ -154,7 +155,11 @@ impl Store {
             let mut record = record.clone();
             record.plan_id = Some(place.plan_id.clone());
             record.plan_hash = Some(place.hash);
-            tx.append_call(&Entry::of_call(&record, RowStatus::Pending), ledger_id.clone(), None, now)?;
+            let mut row = Entry::of_call(&record, RowStatus::Pending);
+            if let Some(rule) = &plan.rule {
+                row = row.with_fact("rule", rule.as_str());
+            }
+            tx.append_call(&row, ledger_id.clone(), None, now)?;
             tx.notify_plan(&place.plan_id)?;
             Ok(Some(Holding { ledger_id: ledger_id.clone(), ..place }))
         });
@@ -311,15 +316,25 @@ impl Store {
         .await
     }
 
-    /// The plan of the same tool that was approved last, before this one.
+    /// The plan of the same principal about the same target that was approved last, before this one. Only the latest are
+    /// compared: what somebody approved long ago says little about this plan.
     pub async fn approved_before(&self, plan: &Plan) -> Result<Option<PlanRow>, StoreFault> {
-        let values = cells![plan.tool.to_string(), plan.id.as_str()];
+        let values = cells![plan.tool.to_string(), plan.principal.as_str(), plan.id.as_str()];
         let sql = format!(
-            "SELECT {COLUMNS} FROM plans WHERE tool = $1 AND plan_id < $2 AND approval IS NOT NULL
-              ORDER BY plan_id DESC LIMIT 1"
+            "SELECT {COLUMNS} FROM plans WHERE tool = $1 AND principal = $2 AND plan_id < $3 AND approval IS NOT NULL
+              ORDER BY plan_id DESC LIMIT 50"
         );
-        let seal = self.seal()?;
-        self.read(move |view| view.one(&sql, &values)?.map(|found| decode(found, &seal)).transpose()).await
+        let (seal, plan) = (self.seal()?, plan.clone());
+        self.read(move |view| {
+            for found in view.query(&sql, &values)? {
+                let row = decode(found, &seal)?;
+                if is_same_target(&row.plan, &plan) {
+                    return Ok(Some(row));
+                }
+            }
+            Ok(None)
+        })
+        .await
     }
 }
 

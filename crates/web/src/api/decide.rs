@@ -228,6 +228,8 @@ pub(crate) struct Decision {
     confirm_text: Option<String>,
     /// The agent reads the note of a rejection.
     note: Option<String>,
+    /// Run the plan at once if it is approved.
+    run: Option<bool>,
     /// The hash of the plan that was shown.
     plan_hash: Option<String>,
     /// The expiry that was shown.
@@ -289,6 +291,7 @@ pub(crate) async fn decide_many(
                 let body = ApprovePlanBody {
                     confirm_text: one.confirm_text,
                     note: one.note,
+                    run: one.run,
                     plan_hash: one.plan_hash,
                     expires_at: one.expires_at,
                     ..ApprovePlanBody::default()

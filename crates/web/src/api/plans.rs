@@ -1,7 +1,6 @@
 //! Reads plans: the list, one plan with its history. Lists and resumes paused principals.
 
 use axum::extract::State;
-use countersign_gateway::state::GatewayState;
 use countersign_policy::confirm::PlanState;
 use countersign_policy::ids::{PlanId, PrincipalId};
 use countersign_policy::refusal::{Code, Refusal};
@@ -75,7 +74,7 @@ fn plan_id(text: &str) -> Result<PlanId, Refusal> {
     if is_id { Ok(PlanId::new(text)) } else { Err(invalid("cursor", "is not one that a page gave out")) }
 }
 
-/// The last approved plan of the same tool.
+/// The last approved plan about the same target by the same principal.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Previous {
     plan_id: String,
@@ -93,7 +92,7 @@ pub(crate) struct Previous {
 pub(crate) struct PlanDetail {
     #[serde(flatten)]
     plan: PlanView,
-    /// The last approved plan of the same tool, for comparison.
+    /// The last approved plan about the same target by the same principal, for comparison.
     previous_approval: Option<Previous>,
 }
 

@@ -221,6 +221,13 @@ impl Scene {
     }
 }
 
+impl Page {
+    /// The cookie's name, which carries the store, with another value.
+    pub(crate) fn other_session(&self, session: &str) -> String {
+        format!("{}={session}", self.cookie.split_once('=').unwrap().0)
+    }
+}
+
 /// A plan an agent drafted a moment ago.
 pub(crate) fn plan(id: &str, kind: Kind, arguments: Value) -> Plan {
     let now = Timestamp::now();
