@@ -90,7 +90,7 @@ pub(crate) async fn until_decided(
 
 /// Holds a call open until its plan is decided; false when the time is up or the client left. Notes in the store that the call
 /// waits, so that whoever decides knows what an approval leads to.
-pub async fn hold_until_decided(
+pub(crate) async fn hold_until_decided(
     gateway: &Arc<GatewayState>,
     ctx: &RequestContext,
     plan: &PlanId,
@@ -102,7 +102,7 @@ pub async fn hold_until_decided(
 }
 
 /// Notes that no call waits for the plan any more.
-pub async fn note_not_held(gateway: &GatewayState, plan: &PlanId) {
+pub(crate) async fn note_not_held(gateway: &GatewayState, plan: &PlanId) {
     note_held_until(gateway, plan, None).await;
 }
 

@@ -44,7 +44,7 @@ pub fn home() -> Option<PathBuf> {
 }
 
 /// The home folder as text, for paths that are shown with `~`.
-pub(crate) fn home_text() -> Option<String> {
+pub fn home_text() -> Option<String> {
     home().and_then(|home| home.to_str().map(str::to_owned))
 }
 
@@ -60,7 +60,7 @@ pub fn hosts(project: PathBuf) -> Option<HostEnvironment> {
 
 /// The program that started this process, by the name the system knows it by; none where the system does not say.
 #[cfg(unix)]
-pub(crate) fn launcher() -> Option<String> {
+pub fn launcher() -> Option<String> {
     let parent = std::os::unix::process::parent_id();
     let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).ok().or_else(|| {
         // Without /proc, as on macOS, `ps` knows.
@@ -72,6 +72,6 @@ pub(crate) fn launcher() -> Option<String> {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn launcher() -> Option<String> {
+pub fn launcher() -> Option<String> {
     None
 }

@@ -34,7 +34,7 @@ pub enum PromptAnswer {
 }
 
 /// Which of these the person wants, by its number. Enter and the end of input take the usual one.
-pub(crate) fn choice(voice: OutputSettings, question: &str, choices: &[&str], usual: usize) -> usize {
+pub fn choice(voice: OutputSettings, question: &str, choices: &[&str], usual: usize) -> usize {
     voice.tell(&format!("{}\n", paint(BOLD, question)));
     for (index, text) in choices.iter().enumerate() {
         voice.tell(&format!("  {}  {text}\n", index + 1));
@@ -51,7 +51,7 @@ pub(crate) fn choice(voice: OutputSettings, question: &str, choices: &[&str], us
 }
 
 /// Whether the person agrees to what would be done anyway: Enter is yes, the end of input is no.
-pub(crate) fn agrees(voice: OutputSettings, question: &str) -> bool {
+pub fn agrees(voice: OutputSettings, question: &str) -> bool {
     loop {
         let Some(typed) = line(voice, &format!("{question} [Y/n]")) else { return false };
         match typed.trim().to_ascii_lowercase().as_str() {

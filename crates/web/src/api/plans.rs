@@ -1,6 +1,7 @@
 //! Reads plans: the list, one plan with its history. Lists and resumes paused principals.
 
 use axum::extract::State;
+use countersign_gateway::state::GatewayState;
 use countersign_policy::confirm::PlanState;
 use countersign_policy::ids::{PlanId, PrincipalId};
 use countersign_policy::refusal::{Code, Refusal};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_gateway::pipeline::approve_and_run::run_approved;
+use countersign_gateway::run_approved;
 use countersign_policy::confirm::PlanState;
 use countersign_policy::ids::{PlanId, UpstreamId};
 use countersign_policy::plan::Plan;
