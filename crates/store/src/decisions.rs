@@ -243,7 +243,7 @@ impl Store {
             )?;
             let Some(mut found) = found else { return why_not_decided(tx, &id, None, now).map(Err) };
             let plan = plans::open_body(&mut found, tx.seal)?;
-            // A rejected plan never runs: its arguments, which may be secret, need not be kept.
+            // A rejected plan never runs: its secret values need not be kept.
             plans::wipe_body(tx, &plan)?;
             let mut entry =
                 Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(channel)))
