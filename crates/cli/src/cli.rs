@@ -1,12 +1,12 @@
 //! The command tree and how it is read. Each command's own arguments live in its file under `commands/`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use countersign_telemetry::LogFilter;
+use countersign_terminal::global_args::{Color, GlobalArgs};
 
 use crate::command_result::{CommandError, CommandResult};
 use crate::commands::activity::ActivityArgs;
@@ -45,24 +45,8 @@ use crate::usage;
     propagate_version = false
 )]
 pub(crate) struct Cli {
-    /// Read this configuration; several are merged, later ones win
-    ///
-    /// Without it: $COUNTERSIGN_CONFIG, then ./countersign.toml, then countersign/countersign.toml in the platform's
-    /// folder for configuration.
-    #[arg(long, global = true, value_name = "PATH", help_heading = "Global options")]
-    pub(crate) config: Vec<PathBuf>,
-
-    /// Print exactly one JSON envelope on stdout
-    #[arg(long, global = true, help_heading = "Global options")]
-    pub(crate) json: bool,
-
-    /// When to use colours; NO_COLOR is respected
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", help_heading = "Global options")]
-    pub(crate) color: Color,
-
-    /// Print the cause of a fault on stderr
-    #[arg(long, short, global = true, help_heading = "Global options")]
-    pub(crate) verbose: bool,
+    #[command(flatten)]
+    global: GlobalArgs,
 
     /// Log level on stderr: error, warn, info, debug or trace, or by module (gateway=debug,mcp=trace)
     ///
@@ -82,15 +66,13 @@ pub(crate) struct Cli {
     pub(crate) path: String,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// Where a terminal shows them
-    #[default]
-    Auto,
-    /// Also in a pipe
-    Always,
-    /// Not at all
-    Never,
+/// Front ends of their own take the global options only. With this, a `&Cli` is one of them.
+impl std::ops::Deref for Cli {
+    type Target = GlobalArgs;
+
+    fn deref(&self) -> &GlobalArgs {
+        &self.global
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -143,10 +125,6 @@ pub(crate) enum Command {
     /// The echo server `bench` measures
     #[command(hide = true)]
     BenchEcho(EchoArgs),
-    /// Deploy agent assets from one repository: plan, confirm, apply, roll back
-    #[command(
-        after_help = "Examples:\n  countersign pack init --git\n  countersign pack preview --diff\n  countersign pack deploy --apply\n  countersign pack rollback --to initial"
-    )]
     Pack(PackArgs),
     /// What the project knows: agents propose, people decide
     Memory(MemoryArgs),

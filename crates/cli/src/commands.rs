@@ -11,9 +11,7 @@ pub(crate) mod grants;
 pub(crate) mod help;
 pub(crate) mod init;
 pub(crate) mod man;
-pub(crate) mod memory;
 pub(crate) mod open;
-pub(crate) mod pack;
 pub(crate) mod plans;
 pub(crate) mod policy;
 pub(crate) mod reject;
@@ -22,6 +20,9 @@ pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod upstreams;
 pub(crate) mod version;
+
+pub(crate) use countersign_memory_cli as memory;
+pub(crate) use countersign_pack_cli as pack;
 
 use crate::cli::{Cli, Command};
 use crate::exit::Exit;

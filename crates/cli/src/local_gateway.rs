@@ -4,50 +4,22 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
 use countersign_config::{Config, Upstream};
 use countersign_gateway::assemble::{self, GatewayEnvironment, assemble};
 use countersign_gateway::state::GatewayState;
 use countersign_gateway::upstreams::mcp::signin::{OauthClientSettings, TokenFile};
 use countersign_mcp::client::HttpSpec;
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_store::{ConnectOptions, Store, StoreUrl};
+use countersign_store::{Store, StoreUrl};
 
 use crate::cli::Cli;
 use crate::command_result::CommandError;
 use crate::config_file::{self, ConfigFiles};
 use crate::natives::BundledUpstreams;
 use crate::output::{OutputSettings, Progress};
+pub(crate) use crate::records::{StoreArgs, with_store};
 use crate::runtime::{Threads, runtime};
 use crate::{environment, records};
-
-#[derive(Args, Debug)]
-pub(crate) struct StoreArgs {
-    /// The store: sqlite:PATH or postgres://…
-    ///
-    /// Without it, `gateway.store` of the configuration, where a relative path starts at the configuration's folder; without
-    /// a configuration, sqlite:countersign.db in the current folder.
-    #[arg(long, global = true, value_name = "URL")]
-    store: Option<StoreUrl>,
-}
-
-impl StoreArgs {
-    pub(crate) fn url(&self, cli: &Cli) -> Result<StoreUrl, CommandError> {
-        records::locate(self.store.as_ref(), cli)
-    }
-}
-
-/// Opens a store, makes it where there is none, and works on it.
-pub(crate) fn with_store<T, W>(url: &StoreUrl, work: impl FnOnce(Store) -> W) -> Result<T, CommandError>
-where
-    W: Future<Output = Result<T, CommandError>>,
-{
-    runtime(Threads::Workers(2))?.block_on(async {
-        let options = ConnectOptions { readers: 1, ..records::options(url) };
-        let store = Store::connect(url, options).await.map_err(|fault| records::trouble(&fault, url))?;
-        work(store).await
-    })
-}
 
 /// A configuration with its secrets resolved, and what surrounds it.
 pub(crate) struct ResolvedConfig {

@@ -1,26 +1,21 @@
 //! The command line: reads the arguments, runs one command, prints its answer, exits.
-//! The only crate that prints, reads the environment or exits. It makes no policy decision.
+//! With `terminal`, the only crate that prints or reads the environment. It makes no policy decision.
 
 mod browser;
 mod cli;
-mod command_result;
 mod commands;
 mod config_change;
-mod config_file;
-mod environment;
-mod exit;
 mod local_gateway;
 mod log;
 mod natives;
-mod output;
-mod person;
-mod private_file;
-mod records;
-mod runtime;
 mod time_argument;
 mod usage;
 
 use std::process::ExitCode;
+
+use countersign_terminal::{
+    command_result, config_file, environment, exit, output, person, private_file, records, runtime,
+};
 
 fn main() -> ExitCode {
     let arguments = commands::pack::under_alias(std::env::args_os().collect());

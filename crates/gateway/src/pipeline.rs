@@ -72,6 +72,8 @@ pub async fn run_tool_call(
         params,
         ..CallPipeline::new(gateway, ctx, caller, std::mem::take(&mut request.command))
     };
+    // Before the call is built: defaults come from the tool's schema, and an upstream that is still starting has
+    // listed none.
     pipeline.wait_for_own_upstream(&request.name.upstream).await;
     let call = Box::new(pipeline.build_call(request));
     pipeline.run_call(call).await
@@ -101,6 +103,7 @@ impl<'a> CallPipeline<'a> {
     }
 
     async fn obtain_permit(&self, call: Box<ToolCall>, held: &mut Option<PlanId>) -> Stage<Box<Permit>> {
+        // One policy for the whole decision: a reload between two stages must not mix two sets of rules.
         let policy = self.gateway.policy.load_full();
         match *self.evaluate(call, &policy).await? {
             Verdict::Go(permit) => Ok(Box::new(permit)),
@@ -161,6 +164,7 @@ impl<'a> CallPipeline<'a> {
     pub(super) async fn execute(&self, permit: Box<Permit>) -> (Answer, Ended) {
         let recorded = match self.record_permit(permit).await {
             Ok(recorded) => recorded,
+            // Without a row nothing is sent.
             Err(answer) => return (answer, Ended::Error),
         };
         let sent = self.dispatch(&recorded).await;

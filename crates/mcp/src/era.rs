@@ -106,6 +106,7 @@ pub fn may_ask(method: &str) -> bool {
 pub fn is_legacy_only(method: &str) -> bool {
     matches!(
         method,
+        // The stateless revision has no session to hold their effect.
         "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
     )
 }
@@ -176,9 +177,11 @@ pub(crate) fn modern_text<'a>(method: &str, result: &'a str, server_info: Option
     // `input_required` has no lifetime: only complete results are cached.
     if is_cacheable(method) && kind.is_none_or(|kind| kind == "\"complete\"") {
         if raw::get_text(result, "ttlMs").is_none() {
+            // A legacy upstream promises no lifetime, so a modern client must not cache its lists.
             edits.push(MemberEdit::Set("ttlMs", "0"));
         }
         if raw::get_text(result, "cacheScope").is_none() {
+            // Lists depend on the caller's scopes: a shared cache would show one principal's tools to another.
             edits.push(MemberEdit::Set("cacheScope", "\"private\""));
         }
     }
@@ -202,6 +205,7 @@ pub(crate) fn modern_text<'a>(method: &str, result: &'a str, server_info: Option
 /// Removes what only the modern era has, for a legacy client.
 pub fn legacy_result(method: &str, result: RawJson) -> RawJson {
     let text = result.get();
+    // Results can be megabytes, and most have no such member: search before parsing.
     if memmem::find(text.as_bytes(), b"\"resultType\"").is_none() {
         return result;
     }
@@ -224,6 +228,7 @@ pub fn legacy_result(method: &str, result: RawJson) -> RawJson {
 fn drop_meta(object: &RawValue, edits: &[MemberEdit<'_>]) -> Option<RawJson> {
     let text = raw::edit_inside(object.get(), "_meta", edits)?;
     match raw::get_text(&text, "_meta") {
+        // An empty `_meta` that the upstream did not send would be a difference to a direct connection.
         Some("{}") => raw::from_text(raw::edit_text(&text, &[MemberEdit::Remove("_meta")])?),
         _ => raw::from_text(text),
     }

@@ -53,6 +53,7 @@ pub(crate) async fn write_lines<W: AsyncWrite + Unpin>(
         let mut buffer = frames.next().map(|out| out.bytes).unwrap_or_default();
         buffer.push(b'\n');
         for out in frames {
+            // Many small frames in one write; a large one is not copied behind others.
             if buffer.len() + out.bytes.len() > WRITE_BYTES {
                 to.write_all(&buffer).await?;
                 buffer = out.bytes;
@@ -99,6 +100,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return Ok(self.buffer.get(range).map(InputLine::Whole));
             }
             scanned = self.buffer.len();
+            // Skipped, not fatal: the peer gets an error with the id, and the connection lives on.
             if scanned - self.start > self.limit {
                 return self.skip_long().await.map(Some);
             }
@@ -115,6 +117,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     fn make_room(&mut self, scanned: &mut usize) {
         if self.start == self.buffer.len() {
             self.buffer.clear();
+            // One large frame must not cost its size for the rest of the connection.
             if self.buffer.capacity() > KEEP_BYTES {
                 self.buffer = Vec::with_capacity(READ_BYTES);
             }
@@ -131,6 +134,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Reads to the end of an overlong line, keeping its first and last bytes.
     async fn skip_long(&mut self) -> io::Result<InputLine<'_>> {
         let long = self.buffer.get(self.start..).unwrap_or_default();
+        // The id of a request is near its beginning or its end, and the error should carry it.
         let head = long.get(..HEAD_BYTES.min(long.len())).unwrap_or_default().to_vec();
         let mut tail = last(long).to_vec();
         let mut length = long.len();

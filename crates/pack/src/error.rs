@@ -13,6 +13,8 @@ pub enum PackError {
     Broken(UnexpectedFailure),
 }
 
+pub use countersign_policy::envelope::UNEXPECTED;
+
 /// Something is broken: one line for everybody.
 #[derive(Debug)]
 pub struct UnexpectedFailure {
@@ -20,8 +22,6 @@ pub struct UnexpectedFailure {
     pub doing: String,
     pub why: String,
 }
-
-pub const UNEXPECTED: &str = "E_UNEXPECTED";
 
 /// What a command of the pack gives back.
 pub type PackResult<T> = Result<T, PackError>;

@@ -10,6 +10,9 @@ use crate::refusal::Refusal;
 /// The version of the envelope's shape.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// The code of a fault that is neither the store's nor an upstream's. It is no refusal, so the registry does not list it.
+pub const UNEXPECTED: &str = "E_UNEXPECTED";
+
 /// One entry of `errors`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorEntry {

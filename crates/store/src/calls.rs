@@ -135,6 +135,7 @@ impl Store {
             Err(fault) => return Err(OpenRefused::fault(fault, &permit)),
         };
         let ledger_id = self.mint(now);
+        // Shared with the outcome's row, which repeats it: large arguments are not copied.
         let row = Arc::new(Entry::of_call(permit.record(), RowStatus::Allowed));
         if permit.effect() == Effect::Read
             && uses.is_empty()
@@ -159,11 +160,13 @@ impl Store {
     ) -> Result<RecordedPermit, OpenRefused> {
         let (id, record, allowed) = (ledger_id.clone(), permit.record().clone(), Arc::clone(&row));
         let spent = self.write(move |tx| {
+            // Tokens and grants expire. A clock that runs backwards would revive them.
             if uses.token.is_some() || uses.grant.is_some() {
                 tx.check_clock(now)?;
             }
             if let Err(why) = spend(tx, &uses, &id, now)? {
                 let refusal = why.refusal(record.plan_id.as_ref());
+                // Committed with the lost race: a refused second use is worth a row.
                 tx.append_call(&Entry::refused(&record, &refusal), id.clone(), None, now)?;
                 return Ok(Err(why));
             }
@@ -210,6 +213,7 @@ impl Store {
         row.result_digest = outcome.result_digest;
         row = row.with_fact("opened", opened.ledger_id.as_str());
         if outcome.status == Ended::Unknown {
+            // The status says error for readers that know no third word; this says that it may have happened.
             row = row.with_fact("outcome", "unknown");
         }
         let plan = opened.permit.spend().map(|spend| spend.plan.clone());
@@ -234,9 +238,11 @@ impl Store {
         now: Timestamp,
     ) -> Result<(), StoreFault> {
         self.run_job(WriteRetryPolicy::UntilWritten, move |tx| {
+            // A commit whose answer was lost may have succeeded: a second row would end the call twice.
             if tx.again && tx.has_row(&id)? {
                 return Ok(());
             }
+            // Together with the outcome: what is still here after a crash has an unknown outcome.
             tx.execute("DELETE FROM in_flight WHERE ledger_id = $1", &cells![opened_by.as_str()])?;
             if let Some(plan) = &plan {
                 plans::finish(tx, plan, &outcome, now)?;
@@ -276,6 +282,7 @@ impl Store {
     pub async fn trust_clock(&self, by: &PrincipalId, now: Timestamp) -> Result<LedgerId, StoreFault> {
         let (by, id) = (by.clone(), self.mint(now));
         self.write(move |tx| {
+            // The row is what makes this safe: accepting a clock is a decision with a name on it.
             tx.set_clock(now)?;
             let mut entry = Entry::new(RowKind::System, RowStatus::Success);
             entry.principal = Some(by.clone());
@@ -290,6 +297,8 @@ impl Store {
     /// queue is full: then the caller waits, which slows it down.
     fn place_for_row(&self) -> Option<OwnedSemaphorePermit> {
         match self.reads() {
+            // While the disk fails, reads wait for their rows too: otherwise they would be unrecorded without anybody
+            // noticing.
             ReadRows::Soon if !self.is_failing() => self.try_place(),
             ReadRows::Soon | ReadRows::Sync => None,
         }
@@ -323,6 +332,8 @@ fn spend(
 ) -> Result<Result<(), NotSpendable>, StoreFault> {
     if let Some((plan, hash, token, approval)) = &uses.token {
         let won = tx.execute(
+            // An approval counts only with its ledger row: a value written past the store into `plans.approval`
+            // spends nothing.
             "UPDATE plans SET state = 'executing', approval = COALESCE(approval, $1), ledger_id = $2
               WHERE plan_id = $3 AND hash = $4
                 AND state IN ('pending', 'approved') AND expires > $6
@@ -333,12 +344,14 @@ fn spend(
             &cells![approval, id.as_str(), plan.as_str(), *hash, *token, now],
         )?;
         if won == 0 {
+            // Nothing was spent, so the refusal's row can share this transaction.
             return why_not_spent(tx, plan, *hash, *token).map(Err);
         }
         tx.notify_plan(plan)?;
     }
     if let Some(grant) = &uses.grant {
         let won = tx.execute(
+            // The decrement is the check: of two calls that saw the last use, one changes no row.
             "UPDATE grants SET uses_left = uses_left - 1, last_used = $1
               WHERE grant_id = $2 AND uses_left > 0 AND revoked IS NULL AND expires > $1",
             &cells![now, grant.as_str()],
@@ -362,6 +375,7 @@ fn why_not_spent(
           WHERE plans.plan_id = $1 AND plans.hash = $2 AND tokens.token = $3",
         &cells![plan.as_str(), hash, token],
     )?;
+    // Plan, hash and token have to belong together, so that a foreign token does not learn the plan's state.
     let Some(mut found) = found else { return Ok(NotSpendable::Unknown) };
     let state: Result<PlanState, UnknownWord> = found.text()?.parse();
     Ok(match state {

@@ -21,6 +21,7 @@ use crate::{Store, credentials, pauses, plans};
 /// The note on a plan whose tool changed. No other cancelled plan gets a note from a caller.
 pub(crate) const TOOL_CHANGED: &str = "the tool has changed";
 
+// Sweeps run in batches: one transaction over thousands of plans would keep every other write waiting.
 const SWEEP_LIMIT: u32 = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +165,8 @@ impl Store {
                 return Ok(Err(why));
             }
             let found = tx.one(
+                // Everything that must hold at this moment is a condition here: a check before the statement would
+                // race with other replicas. `$6` also shortens the plan to the expiry that was shown.
                 "UPDATE plans SET state = 'approved', approval = $1, decided = $2,
                         expires = CASE WHEN $6 < expires THEN $6 ELSE expires END
                   WHERE plan_id = $3 AND state = 'pending' AND expires > $2 AND strength <= $4
@@ -175,11 +178,13 @@ impl Store {
                     id.as_str(),
                     plans::strength_rank(approval.strength),
                     shown.map(|shown| shown.hash.hex()).unwrap_or_default(),
+                    // Without a shown expiry nothing is shortened.
                     shown.map_or(i64::MAX, |shown| shown.expires.as_microsecond()),
                 ],
             )?;
             let Some(mut found) = found else {
                 let why = why_not_decided(tx, &id, None, now)?;
+                // `TooWeak` is what is left over: the hash or the shown expiry may have failed instead.
                 return Ok(Err(if why == NotDecided::TooWeak {
                     why_not_as_shown(tx, &id, shown, now)?
                 } else {
@@ -228,6 +233,7 @@ impl Store {
         let (ids, decider, source) = (self.ids(), by.clone(), origin.source);
         let decided = self.write(move |tx| {
             tx.check_clock(now)?;
+            // PostgreSQL refuses NUL in text; the note must not decide whether a rejection can be stored.
             let note = note.as_deref().map(|note| note.replace('\0', "\u{2400}"));
             let found = tx.one(
                 "UPDATE plans SET state = 'rejected', note = $1, decided = $2
@@ -237,6 +243,7 @@ impl Store {
             )?;
             let Some(mut found) = found else { return why_not_decided(tx, &id, None, now).map(Err) };
             let plan = plans::open_body(&mut found, tx.seal)?;
+            // A rejected plan never runs: its arguments, which may be secret, need not be kept.
             plans::wipe_body(tx, &plan)?;
             let mut entry = Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(rail)))
                 .with_fact("rail", rail.as_str());
@@ -245,6 +252,7 @@ impl Store {
             }
             tx.append(&origin.clone().apply_to(entry), ledger_id.clone(), now);
             tx.notify_plan(&plan.id)?;
+            // Counted with the rejection: a crash in between would let the fourth plan through.
             let paused = pauses::count_rejections(tx, &ids, &plan.principal, now)?;
             Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused }))
         });
@@ -264,6 +272,8 @@ impl Store {
         let body = self.seal()?.seal_plan(&left)?;
         self.write(move |tx| {
             let changed = tx.execute(
+                // The old hash is a condition, so that two people who take out different steps do not overwrite each
+                // other. An equal open plan would break the unique index, which is a fault and not an answer.
                 "UPDATE plans SET hash = $1, effect = $2, strength = $3, body = $4
                   WHERE plan_id = $5 AND hash = $6 AND state = 'pending' AND expires > $7
                     AND NOT EXISTS (SELECT 1 FROM plans other
@@ -319,6 +329,8 @@ impl Store {
                 &cells![now, id.as_str(), principal.as_str()],
             )?;
             let Some(mut found) = found else {
+                // With the principal: another one's plan is answered as unknown, not as forbidden, so that ids can't
+                // be probed.
                 return why_not_decided(tx, &id, Some(&principal), now).map(Err);
             };
             let plan = plans::open_body(&mut found, tx.seal)?;
@@ -354,6 +366,7 @@ impl Store {
     pub async fn expire(&self, now: Timestamp) -> Result<Vec<PlanId>, StoreFault> {
         let ids = self.ids();
         self.sweep(move |tx| {
+            // A clock behind the latest recorded moment can't judge what has expired.
             tx.check_clock(now)?;
             let closed = tx.query(
                 &format!(
@@ -381,6 +394,7 @@ impl Store {
             let closed = self
                 .write(move |tx| (work.lock().unwrap_or_else(std::sync::PoisonError::into_inner))(tx))
                 .await?;
+            // Each batch closes what it finds, so the loop ends.
             if closed.is_empty() {
                 return Ok(all);
             }
@@ -462,6 +476,7 @@ pub(crate) fn cancel_for_credential(
     )?;
     for mut found in open {
         let plan = plans::open_body(&mut found, tx.seal)?;
+        // One name may have several credentials; the one of a plan is only inside its sealed body.
         if plan.credential.as_ref() == Some(credential) {
             cancel_ended(tx, ids, &plan.id, now)?;
         }
@@ -501,6 +516,7 @@ fn why_not_decided(
         return Ok(NotDecided::Unknown);
     }
     Ok(match state {
+        // Expiry is a moment, not a state: the sweep that marks it may come later.
         PlanState::Pending | PlanState::Approved if expires <= now => NotDecided::Expired,
         PlanState::Expired => NotDecided::Expired,
         PlanState::Pending => NotDecided::TooWeak,
@@ -569,6 +585,7 @@ impl NotDecided {
 
 fn role(rail: ApprovalRail) -> ActorRole {
     match rail {
+        // In a chat the model relays the answer: the row must not claim that a person gave it.
         ApprovalRail::Chat => ActorRole::Agent,
         ApprovalRail::Elicitation | ApprovalRail::Card => ActorRole::Host,
         ApprovalRail::Page | ApprovalRail::Cli | ApprovalRail::Grant => ActorRole::Human,

@@ -94,6 +94,8 @@ impl Store {
         tool: &FullName,
         now: Timestamp,
     ) -> Result<Vec<Grant>, StoreFault> {
+        // Only candidates: the gate compares conditions and arguments, and `spend` counts down. A grant that ends between the two
+        // is refused there.
         let values = cells![principal.as_str(), tool.to_string(), now];
         let sql = format!(
             "SELECT {COLUMNS} FROM grants
@@ -118,6 +120,7 @@ impl Store {
         let (grant, by, id) = (grant.clone(), by.clone(), self.mint(now));
         self.write(move |tx| {
             let changed = tx.execute(
+                // The first revocation counts, so that the row names the person who did it.
                 "UPDATE grants SET revoked = $1 WHERE grant_id = $2 AND revoked IS NULL",
                 &cells![now, grant.as_str()],
             )?;

@@ -127,6 +127,7 @@ impl Store {
         let ids = self.ids();
         let held = self.write(move |tx| {
             tx.check_clock(now)?;
+            // First: an equal plan that has expired would be joined, and nobody could approve it any more.
             decisions::expire_equal(tx, &ids, plan.hash, now)?;
             let place = match join_or_insert(tx, &plan, &body, now)? {
                 Some(place) => place,
@@ -137,6 +138,7 @@ impl Store {
             };
             tx.execute(
                 "INSERT INTO tokens (token, plan_id, expires) VALUES ($1, $2, $3)",
+                // A joined plan may end sooner: a token must not outlive it.
                 &cells![token, place.plan_id.as_str(), token_expires.min(place.expires)],
             )?;
             let mut record = record.clone();
@@ -203,6 +205,7 @@ impl Store {
             add("principal = ?", principal.as_str().into());
         }
         if let Some(cursor) = &filter.cursor {
+            // Ids sort by time, so a page stays where it is while new plans arrive. An offset would shift.
             add("plan_id < ?", cursor.as_str().into());
         }
         let limit = filter.limit.unwrap_or(50).clamp(1, 1000);
@@ -238,6 +241,7 @@ impl Store {
                         WHERE plan_id = $2 AND state = 'approved' AND expires > $3
                        ON CONFLICT (token) DO NOTHING";
             let added = tx.execute(sql, &cells![token, plan.as_str(), now])?;
+            // With the token, or a crash in between would run the plan and lose the agent's claim on its result.
             tx.execute(sql, &cells![result_claim(&plan), plan.as_str(), now])?;
             Ok(added > 0)
         })
@@ -275,6 +279,7 @@ impl Store {
             for found in view.query(&sql, &values)? {
                 let plan = decode(found, &seal)?.plan;
                 let claim = "SELECT plan_id FROM tokens WHERE token = $1";
+                // Compared after unsealing: the arguments are in no column that SQL could compare.
                 if plan.has_arguments(&arguments)
                     && view.one(claim, &cells![result_claim(&plan.id)])?.is_some()
                 {

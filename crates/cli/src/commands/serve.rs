@@ -5,7 +5,6 @@ mod listen;
 mod reload;
 mod retention;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::config_file::{self, ConfigFiles};
 use crate::natives::BundledUpstreams;
-use crate::output::{plural, visible};
+use crate::output::{banner, plural, visible};
 use crate::runtime::{Threads, runtime};
 use crate::{environment, log, person, records};
 
@@ -363,11 +362,6 @@ fn absolute(folder: &std::path::Path) -> std::path::PathBuf {
     // An empty path means here, and only `.` can be made absolute.
     let here = if folder.as_os_str().is_empty() { std::path::Path::new(".") } else { folder };
     std::path::absolute(here).unwrap_or_else(|_| here.to_owned())
-}
-
-/// A line for people, on stderr. One that can't be read by anyone is no reason to stop.
-pub(crate) fn banner(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Returns when the process is asked to stop.

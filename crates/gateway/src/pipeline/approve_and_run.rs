@@ -25,6 +25,7 @@ const RUN: &str = "approve_and_run";
 /// Runs a plan that a person approved. One that the agent runs at the same time runs once.
 pub async fn run_approved(gateway: &Arc<GatewayState>, plan: &Plan) -> Result<Answer, Refusal> {
     let token = uuid::Uuid::new_v4().to_string();
+    // A token of its own, not a bypass: the statement that spends it decides against the agent's own call.
     let lent = gateway.store.lend_token(&plan.id, token_digest(&token), gateway.now()).await;
     if !lent.map_err(|fault| fault.refusal())? {
         let message = format!("`{}` is not approved any more: it ran, or its time is over", plan.id);

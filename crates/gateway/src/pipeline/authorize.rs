@@ -25,6 +25,7 @@ impl CallPipeline<'_> {
         policy: &ActivePolicy,
         context: &DecisionContext,
     ) -> Box<Verdict> {
+        // Only known tools name spans and metrics: an agent could make up endless other names.
         let is_known = self.gateway.catalog.load().get(&call.name).is_some();
         let verdict = gate::judge(call, &self.snapshot(policy, context), self.gateway.now());
         trace::judged(&verdict, is_known);
@@ -80,6 +81,7 @@ impl CallPipeline<'_> {
         tool: &FullName,
         need: Option<&ConfirmRequirement>,
     ) -> Value {
+        // A suggestion must not name a mode that the scopes of the credential refuse.
         let mode = mode.unwrap_or(Mode::Ask).min(self.caller.scopes.max_mode);
         SuggestionInput { gateway: self.gateway, caller: &self.caller, moment, mode }.about(tool, need)
     }

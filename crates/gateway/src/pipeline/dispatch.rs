@@ -29,17 +29,21 @@ impl CallPipeline<'_> {
 
     async fn send(&self, recorded: &RecordedPermit) -> Result<RawJson, UpstreamFault> {
         let permit = recorded.permit();
+        // A reload may have removed the upstream after the catalogue was asked.
         let upstreams = self.gateway.upstreams.load();
         let Some(upstream) = upstreams.get(&permit.tool().upstream) else {
             let why = format!("upstream `{}` is gone", permit.tool().upstream);
             return Err(UpstreamFault::Unavailable { why, sent: DeliveryState::No });
         };
         let params = self.params.as_deref();
+        // A plan sends the `_meta` that was shown and hashed with it, not that of the call that brought the token.
         let forwarded = members::forwarded_params(params, permit.record().variant, permit.meta());
         let (params, tool) = (forwarded.as_deref().or(params), permit.tool().name.as_str());
         let gate = self.ctx.map(|ctx| QuestionGate::new(self.gateway, ctx, &self.caller, upstream.as_ref()));
         let talk = self.context_through(gate.as_ref(), permit.timeout());
         if let Some(gate) = &gate {
+            // A stateless client answers a question of the upstream by calling again: recorded before the upstream
+            // gets it.
             Box::pin(gate.note_answers(params)).await;
         }
         let doing = async |onward: Option<RawJson>| {
@@ -56,6 +60,7 @@ impl CallPipeline<'_> {
         let sent =
             trace::sent(permit.tool().upstream.as_str(), "tools/call", Some(tool), params, doing).await;
         match gate {
+            // Questions also come inside results and errors, past the channel that governs them.
             Some(gate) => Box::pin(gate.checked(sent)).await,
             None => sent,
         }
@@ -71,6 +76,7 @@ impl CallPipeline<'_> {
         let wait = timeout.unwrap_or(self.gateway.policy.load().timeout);
         match gate {
             Some(gate) => CallContext::between(gate, wait),
+            // A plan run by a person has no client that could answer the upstream.
             None => CallContext::alone(wait),
         }
     }

@@ -44,6 +44,7 @@ impl CallPipeline<'_> {
         };
         let mut talk = self.upstream_context(upstream.as_ref(), None);
         (talk.relay, talk.questions) = (None, Questions::PassThrough);
+        // Ask mode may query an upstream that hangs: the client can still give up.
         let result = tokio::select! {
             result = upstream.call(UpstreamCall::dry_run(query, None), talk) => result,
             () = self.client_cancelled() => return Err("the client cancelled the call".to_owned()),

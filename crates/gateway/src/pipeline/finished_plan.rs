@@ -34,6 +34,7 @@ impl CallPipeline<'_> {
         record: &CallRecord,
         policy: &ActivePolicy,
     ) -> Stage<()> {
+        // Such an upstream promises that nothing happens without a token of the call's own.
         if always_needs_token(&record.tool.upstream, policy) {
             return Ok(());
         }
@@ -46,6 +47,7 @@ impl CallPipeline<'_> {
         let Some(id) = found else { return Ok(()) };
         let mut record = record.clone();
         record.plan_id = Some(id.clone());
+        // The row first: this call has none otherwise, and its result comes from the row of another.
         let row = Entry::of_call(&record, RowStatus::Pending).with_fact("action", "result_delivered");
         if let Err(fault) = self.gateway.store.append(row, self.gateway.now()).await {
             return Err(self.refuse_unrecorded(&fault.refusal()));
@@ -60,6 +62,7 @@ impl CallPipeline<'_> {
     /// is asked for again.
     async fn answer_unfinished(&self, id: &PlanId) -> Stage<()> {
         let Some(row) = self.gateway.plan(id).await.ok().flatten() else { return Ok(()) };
+        // A failed run without a result may be asked for again; one that still runs must not run twice.
         if !matches!(row.state, PlanState::Executing | PlanState::Done) {
             return Ok(());
         }
@@ -84,6 +87,7 @@ impl CallPipeline<'_> {
         if row.state != PlanState::Executing {
             return Some(row);
         }
+        // No longer than a dialog would hold the call: hosts give up on calls that never answer.
         let seconds = self.dialog_patience().as_secs_f64();
         decision_wait::until_settled(self.gateway, self.ctx?, id, seconds).await;
         self.gateway.plan(id).await.ok().flatten()
@@ -100,6 +104,7 @@ impl CallPipeline<'_> {
         let filter =
             LedgerFilter { kind: Some(RowKind::Call), plan_id: Some(id.clone()), ..LedgerFilter::default() };
         let rows = self.gateway.store.activity(filter).await.ok()?.rows;
+        // A plan has several call rows. The client gets the id of its end, as if it had run the plan itself.
         let ended = |row: &&LedgerRow| matches!(row.status, RowStatus::Success | RowStatus::Error);
         let ledger = rows.iter().find(ended).map(|row| row.id.as_str().to_owned()).unwrap_or_default();
         mark_result_delivered(self.gateway, id).await;

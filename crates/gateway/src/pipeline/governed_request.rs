@@ -76,14 +76,17 @@ impl GovernedRequest<'_> {
 
     async fn send(&self, timeout: Option<std::time::Duration>) -> Result<RawJson, UpstreamFault> {
         let gate = QuestionGate::new(self.gateway, self.ctx, self.caller, self.upstream.as_ref());
+        // Our members of `_meta` are for us: an upstream could take them for the host's own.
         let cleared = self.params.and_then(members::without_ours);
         let params = cleared.as_deref().or(self.params);
+        // Recorded before the upstream gets them, as for tool calls.
         gate.note_answers(params).await;
         let talk = CallContext::between(&gate, timeout.unwrap_or(self.gateway.policy.load().timeout));
         let doing = async |onward: Option<RawJson>| {
             let params = onward.as_deref().or(params);
             tokio::select! {
                 sent = self.upstream.request(self.method, params, talk) => sent,
+                // A read leaves no outcome in doubt, so this is a plain error and not `DeliveryState::Unknown`.
                 () = self.ctx.cancelled() => Err(UpstreamFault::Rpc(RpcError::new(code::INTERNAL, "cancelled"))),
             }
         };
@@ -102,6 +105,7 @@ impl CallPipeline<'_> {
         let call = ToolCall {
             caller: self.caller.clone(),
             name,
+            // There is no definition to pin: what the upstream lists is data to read, not code to run.
             catalog_status: CatalogStatus::Accepted(Arc::new(tool)),
             arguments,
             entry_point: CallEntryPoint::Direct,
@@ -112,6 +116,7 @@ impl CallPipeline<'_> {
         let policy = self.gateway.policy.load_full();
         let context = self.load_context(&call).await?;
         let verdict = gate::judge(call, &self.snapshot(&policy, &context), self.gateway.now());
+        // Not `authorize`: a verdict that is no permit becomes a refusal here, and that logs itself.
         if let Verdict::Go(permit) = &verdict {
             self.log().decided("allowed", permit.record(), permit.rule());
         }
@@ -156,7 +161,9 @@ fn refused(refusal: &Refusal) -> RpcError {
 
 fn number(code: &str, reason: &str) -> i64 {
     match (code, reason) {
+        // The legacy number; the session layer translates it for modern clients.
         ("E_NOT_FOUND", _) => code::LEGACY_RESOURCE_NOT_FOUND,
+        // A client that probes for an optional method has to see that it is absent, not that it asked wrongly.
         (_, "method_not_listed") => code::METHOD_NOT_FOUND,
         ("E_UPSTREAM_TIMEOUT", _) => code::INTERNAL,
         (code, _) if code.ends_with("_UNAVAILABLE") => code::INTERNAL,

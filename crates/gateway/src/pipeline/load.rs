@@ -49,6 +49,7 @@ impl CallPipeline<'_> {
     /// decided, shown and hashed has to be what is sent.
     fn complete_arguments(&self, name: &FullName, arguments: Arguments) -> Arguments {
         let arguments = match self.gateway.upstreams.load().get(&name.upstream) {
+            // What the upstream adds comes first, so that a default never overrides it.
             Some(upstream) => upstream.filled(name.tool.as_str(), arguments),
             None => arguments,
         };
@@ -66,6 +67,7 @@ impl CallPipeline<'_> {
     pub(super) async fn read_context(&self, call: &ToolCall) -> Result<DecisionContext, StoreFault> {
         let (store, principal) = (&self.gateway.store, &call.caller.principal);
         let session_mode = self.gateway.session_mode(&call.caller).await?;
+        // Looked up by digest: a stolen database holds no usable token.
         let held = match &call.confirm_input.token {
             Some(token) => Box::pin(store.held(token_digest(token))).await?.map(Box::new),
             None => None,
@@ -78,6 +80,7 @@ impl CallPipeline<'_> {
             true => Vec::new(),
             false => Box::pin(store.grants_covering(principal, &call.name, self.gateway.now())).await?,
         };
+        // Read for every write, not cached: a pause must stop the very next call, on every replica.
         let paused = Box::pin(store.paused(principal)).await?.is_some();
         let writes = if paused { WriteStatus::Paused } else { WriteStatus::Open };
         Ok(DecisionContext { session_mode, held, grants, writes })
@@ -89,6 +92,8 @@ impl CallPipeline<'_> {
         let name = &call.name;
         if let Some(refresher) = self.gateway.refresher() {
             if call.confirm_input.is_phase_two() {
+                // Minutes may lie between approval and call: an upstream that swapped the tool meanwhile must be
+                // noticed before it runs.
                 Box::pin(refresher.relist(&name.upstream)).await;
             } else if self.gateway.catalog.load().get(name).is_some_and(|listed| !listed.is_accepted()) {
                 Box::pin(refresher.recheck(&name.upstream)).await;

@@ -78,6 +78,7 @@ impl CallPipeline<'_> {
             .with("suggestions", suggestions)
             .warn(draft.warnings.clone());
         let now = self.gateway.now();
+        // Never stored: the card needs a plan to show, and its expired copy can't be approved.
         let plan = draft.freeze(PlanId::mint(now, 0), preview, now, Duration::ZERO);
         self.answer_with_preview_card(envelope, &plan)
     }
@@ -86,6 +87,7 @@ impl CallPipeline<'_> {
     pub(super) async fn record_preview(&self, draft: &CallDraft, preview: &Preview) -> super::Stage<()> {
         let row = Entry::of_call(&draft.record, RowStatus::Success)
             .with_fact("preview_digest", preview.digest.hex());
+        // A preview ran the upstream's dry run, so it is a call and has a row.
         let written = self.gateway.store.append(row, self.gateway.now()).await;
         written.map(drop).map_err(|fault| self.refuse_unrecorded(&fault.refusal()))
     }
@@ -177,10 +179,13 @@ fn read_preview(
     style: &PreviewStyle,
     result: &RawJson,
 ) -> Result<Preview, PreviewFault> {
+    // The text of a command is its error message; that of an upstream is data, and is not shown as a message.
     let by_command = matches!(style, PreviewStyle::Command(_)) || dry.tool.as_str().ends_with(PREVIEW_SUFFIX);
     let is_error = raw::get(result, "isError").is_some_and(|flag| flag.get() == "true");
+    // `_meta` may hold times and ids that differ in each dry run, which would look like drift.
     let result = without_meta(result);
     if is_error {
+        // A failed dry run is not a preview of nothing: confirming it would be confirming the unseen.
         return Err(PreviewFault::Answered(dry_run_refusal(upstream, dry, by_command, result)));
     }
     let (source, decisive) = match style {
@@ -227,6 +232,7 @@ fn without_meta(result: &RawJson) -> Value {
 
 /// The part of a preview that must not change until the call runs: the named paths, else the structure, else the content.
 fn decisive_part(result: &Value, paths: &[String]) -> Value {
+    // Structure over text: prose around the same facts may be worded differently each time.
     let body = result.get("structuredContent").unwrap_or(result);
     if paths.is_empty() {
         return body.clone();
@@ -238,5 +244,6 @@ fn decisive_part(result: &Value, paths: &[String]) -> Value {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         })
     };
+    // A path that is missing counts as null and not as absent, so that its appearance later is drift.
     paths.iter().map(|path| (path.clone(), value_at(path).cloned().unwrap_or(Value::Null))).collect()
 }

@@ -70,6 +70,7 @@ impl DialogText {
     }
 
     fn ours(&mut self, line: &str) {
+        // Also our own lines: they carry names that an agent or an upstream chose.
         self.text.push_str(&escape::line(line));
         self.text.push('\n');
     }

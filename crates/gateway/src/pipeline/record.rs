@@ -42,6 +42,7 @@ impl CallPipeline<'_> {
     /// Takes a place in the rule's rate limit, spends the token and writes the row, which is durable when this returns.
     pub(super) async fn record_permit(&self, permit: Box<Permit>) -> Stage<RecordedPermit> {
         if let Err(refusal) = self.take_rate_limit(permit.limit()) {
+            // The token is not spent yet: the call may be repeated with it once the window has room.
             let refused = Refused { refusal, record: permit.record().clone() };
             return Err(Box::pin(self.refuse(refused)).await);
         }
@@ -78,6 +79,7 @@ impl CallPipeline<'_> {
         let SentCall { sent, duration_us } = sent;
         let permit = recorded.permit();
         let (effect, plan) = (permit.effect(), permit.record().plan_id.clone());
+        // The digest covers the upstream's own bytes: `respond` adds to `_meta` only later.
         let mut outcome = outcome(effect, &sent, duration_us, plan.as_ref());
         if outcome.status == Ended::Error && outcome.code.is_none() {
             outcome.code = self.own_refusal_code(&permit.tool().upstream, &sent);
@@ -98,6 +100,7 @@ impl CallPipeline<'_> {
         };
         self.gateway.metrics.took(duration_us);
         self.gateway.metrics.call(Some(effect), status);
+        // The store retries this row until it is written: what has happened must not go missing.
         let closing = self.gateway.store.close(recorded, outcome, self.gateway.now());
         match trace::part("ledger", pin!(closing)).await {
             Ok(ledger) => ledger.as_str().clone_into(&mut closed.ledger_id),
@@ -154,11 +157,13 @@ fn outcome(
             let status = if failed { Ended::Error } else { Ended::Success };
             (status, None, Some(result))
         }
+        // An error is an answer: the upstream says that it did not do it.
         Err(UpstreamFault::Rpc(_)) => (Ended::Error, None, None),
         Err(UpstreamFault::Unavailable { sent, .. }) => {
             (ended_without_result(effect, *sent), Some(Code::UpstreamUnavailable), None)
         }
         Err(UpstreamFault::TooLarge { .. }) => {
+            // An answer that was too long was an answer: the call ran, whatever we can read of it.
             let ended = ended_without_result(effect, DeliveryState::Unknown);
             (ended, Some(Code::UpstreamUnavailable), None)
         }
@@ -172,6 +177,7 @@ fn outcome(
         duration_us,
         result_digest: result.map(|result| Digest::of(DigestDomain::Outcome, result.get().as_bytes())),
         result: result
+            // Only plans have readers later (`get_plan`, the page). Results of plain calls are kept as a digest only.
             .filter(|result| plan.is_some() && result.get().len() <= KEPT_RESULT)
             .map(|result| result.get().to_owned()),
     }

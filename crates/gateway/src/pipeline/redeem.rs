@@ -13,6 +13,7 @@ impl CallPipeline<'_> {
         let plan = redemption.plan();
         let fresh = match redemption.dry_run() {
             None => Ok(None),
+            // The world may have moved since the approval. What was approved is the preview, so it is made again.
             Some(dry) => {
                 let upstream = &plan.tool.upstream;
                 self.run_dry(upstream, &dry, redemption.style(), plan.meta.as_ref()).await.map(Some)
@@ -20,6 +21,7 @@ impl CallPipeline<'_> {
         };
         let settled = match fresh {
             Ok(fresh) => redemption.settle(fresh.as_ref()),
+            // A preview that fails now can't be compared. The token stays unspent.
             Err(fault) => Err(Refused { refusal: fault.refusal(), record: redemption.record().clone() }),
         };
         match settled {

@@ -73,6 +73,7 @@ fn fields(
     let mut read = Map::new();
     for (name, value) in raw::members(object) {
         let shown = format!("{inside}{name}");
+        // A mistyped `confirm_token` that was ignored would turn a confirmed call into a new plan.
         if !known.contains(&name.as_ref()) {
             let near = nearest(&name, known.iter().copied());
             let why = match near {
@@ -81,6 +82,7 @@ fn fields(
             };
             return Err(invalid(&shown, why));
         }
+        // `args` keeps its bytes: it is parsed once, later, by the reader whose text is hashed and sent.
         let value = if skip.contains(&name.as_ref()) {
             Value::Null
         } else {
@@ -140,6 +142,7 @@ impl ToolCallRequest {
     ) -> Result<Self, (Option<FullName>, Refusal)> {
         let none = raw::empty_object();
         let given = raw::get(params, "arguments").unwrap_or(&none);
+        // Read apart from the rest, so that the row of a malformed call still names the tool.
         let named = raw::get_str(given, "name").filter(|name| name.len() <= LONGEST_NAME);
         let named = named.map(|name| full_name(&name));
         Self::read_router(variant, params, given).map_err(|refusal| (named, refusal))
@@ -149,6 +152,7 @@ impl ToolCallRequest {
         if !raw::is_object(given) {
             return Err(invalid("arguments", "must be an object"));
         }
+        // Before the name is used: a repeated name must be refused, not resolved.
         let fields = fields(given, &ROUTER_FIELDS, &["args"], "")?;
         let name = match fields.get("name") {
             Some(Value::String(name)) if name.len() > LONGEST_NAME => {
@@ -159,6 +163,7 @@ impl ToolCallRequest {
             Some(_) => return Err(invalid("name", "must be a string such as `upstream:tool`")),
         };
         let arguments = match (raw::get(given, "args"), text(&fields, "args_json", "")?) {
+            // Two sources of arguments are two readings: one could be shown and the other sent.
             (Some(_), Some(_)) => return Err(invalid("args_json", "and `args` exclude each other")),
             (Some(args), None) if args.get() == "null" => Arguments::none(),
             (Some(args), None) => {
@@ -198,6 +203,7 @@ impl ToolCallRequest {
         if !raw::is_object(given) {
             return Err(invalid("arguments", "must be an object"));
         }
+        // A lookalike would reach the upstream as an argument and look like our property to a person.
         if let Some(name) = raw::names(given).find(|name| lookalike(name, ["countersign"]).is_some()) {
             let why = "differs from `countersign` only by case";
             return Err(invalid(&name, why).because("arguments_not_strict"));

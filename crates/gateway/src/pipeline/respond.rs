@@ -49,9 +49,11 @@ impl CallPipeline<'_> {
             warnings: &warnings,
         };
         let refusal = match sent {
+            // The upstream's bytes stay as they are; our note is spliced into `_meta`.
             Ok(result) => {
                 return Answer::Upstream(self.with_result_card(with_meta(result, &metadata), &tool, effect));
             }
+            // Unchanged, so that a client sees the same error with and without a gateway.
             Err(UpstreamFault::Rpc(error)) => return Answer::Rpc(error),
             Err(UpstreamFault::Unavailable { why, sent }) => {
                 no_answer(Code::UpstreamUnavailable, &tool, &why, effect, sent)
@@ -70,6 +72,7 @@ impl CallPipeline<'_> {
 
     /// Adds what the result's card shows, where the client shows cards and the tool has one.
     fn with_result_card(&self, result: RawJson, tool: &str, effect: Effect) -> RawJson {
+        // Reads are frequent and large: parsing them for a card nobody needs would cost every call.
         if effect == Effect::Read || CardSupport::of(self.ctx) == CardSupport::Hidden {
             return result;
         }
@@ -127,6 +130,7 @@ impl CallPipeline<'_> {
                 .with("blocks", blocks)
                 .with("next_actions", json!([NextAction::FixArguments, NextAction::Stop]));
         }
+        // A model that may confirm by itself is not pointed to a person.
         if plan.requirement.strength > ApprovalStrength::Caller {
             envelope = envelope.with("approve_command", format!("countersign approve {}", holding.plan_id));
             if let Some(desk) = &policy.desk_url {

@@ -57,6 +57,7 @@ impl StepRequest {
         let operation =
             fields.get("intent").and_then(|intent| intent.get("operation_type")).and_then(Value::as_str);
         let operation = operation.or_else(|| fields.get("intent_operation_type").and_then(Value::as_str));
+        // A step without a usable intent counts as a write; the gate refuses what does not fit the tool.
         let variant = operation.and_then(|word| word.parse().ok()).unwrap_or(CallToolVariant::Write);
         let params = raw::to_raw(&json!({"arguments": step}));
         ToolCallRequest::from_router(variant, &params)
@@ -125,6 +126,7 @@ impl CallPipeline<'_> {
         };
         match held.map(|held| held.plan) {
             Some(plan)
+                // Any other plan goes on to `check_series`, which refuses without telling whose it is.
                 if plan.steps.is_empty() && plan.id == *id && plan.principal == self.caller.principal =>
             {
                 let call = call_of_plan(&plan, self.caller.clone(), input, None);
@@ -151,6 +153,8 @@ impl CallPipeline<'_> {
                             Ok(SeriesTurn::Ask(rest))
                         }
                         Err(answer) => {
+                            // Only a call that waited may take the result of a person's run; a plain `run_plan` is
+                            // told that the token is used.
                             break self.prefer_finished_result(waited.then_some(plan), answer).await;
                         }
                     }
@@ -171,6 +175,7 @@ impl CallPipeline<'_> {
                 Box::pin(wait_for_upstream(self.gateway, ctx, &step.0.name.upstream)).await;
             }
         }
+        // All steps are judged before any is previewed: a plan with a forbidden step must not run a dry run.
         let calls = request.steps.into_iter().map(|step| self.step_call(step.0)).collect();
         let drafts = self.evaluate_steps(calls).await;
         let drafts = self.or_refuse(drafts).await?;
@@ -192,6 +197,7 @@ impl CallPipeline<'_> {
         if let Err(refusal) = self.check_draft_rate() {
             return Err(self.refuse(Refused { refusal, record }).await);
         }
+        // A client that lost the answer drafts again: it gets the result and nothing runs twice.
         self.deliver_finished_plan(&plan.arguments, &record, &policy).await?;
         let held = self.store_plan(plan, record.clone()).await?;
         self.log().decided("held", &record, held.plan.rule.as_deref());
@@ -259,9 +265,11 @@ impl CallPipeline<'_> {
         if drafts.iter().any(|draft| draft.mode == Mode::Plan) {
             return Ok(CheckedSeries::Show(plan.clone(), self.preview_steps(drafts, None).await?));
         }
+        // After the modes: they say more than a missing approval. Before the previews: those are calls.
         check_series_strength(held, input, &self.caller, self.gateway.now()).map_err(refused)?;
         let mut fresh = Vec::with_capacity(drafts.len());
         for (draft, step) in drafts.iter().zip(&plan.steps) {
+            // A preview that was computed from the call, or is made when its step is reached, has nothing to compare.
             if !step.preview.is_recomputed() {
                 fresh.push(None);
                 continue;
@@ -312,6 +320,7 @@ impl CallPipeline<'_> {
         let upstream = &draft.call.name.upstream;
         let upstreams = self.gateway.upstreams.load();
         let is_command = matches!(draft.style, PreviewStyle::Command(_));
+        // Others would take the extra input for an argument.
         let can_chain = is_command || upstreams.get(upstream).is_some_and(|found| found.chains_previews());
         let earlier = earlier.text_for(upstream).filter(|_| can_chain)?;
         Some(self.compute_preview(draft, Some(earlier)).await.ok()?.chained())
@@ -345,6 +354,7 @@ impl CallPipeline<'_> {
     ) -> Result<Vec<CallDraft>, Box<Refused>> {
         let mut calls: Vec<ToolCall> = steps.map(|step| call_of_step(step, &self.caller)).collect();
         if let Some(refresher) = self.gateway.refresher() {
+            // Each upstream once: listing is a request, and a plan may have many steps of one.
             let mut upstreams: Vec<&UpstreamId> = calls.iter().map(|call| &call.name.upstream).collect();
             upstreams.sort_unstable();
             upstreams.dedup();
@@ -366,6 +376,7 @@ impl CallPipeline<'_> {
                 CallRecord::unread(&call.caller, call.name.clone(), None, call.arguments.text().as_bytes());
             let context = self.read_context(&call).await;
             let context = context.map_err(|fault| Box::new(Refused { refusal: fault.refusal(), record }))?;
+            // Without the token: each step is judged as a new call, and the confirmation counts for the whole.
             let draft = draft_step(call, &self.snapshot(&policy, &context), self.gateway.now());
             drafts.push(draft.map_err(|mut refused| {
                 refused.refusal = refused.refusal.with("step", number + 1);
@@ -405,6 +416,7 @@ impl CallPipeline<'_> {
     }
 
     fn refused_series(&self, held: Option<&PendingPlan>, id: &PlanId, refusal: Refusal) -> Refused {
+        // The row must not tell one principal what another one planned.
         let own = held.filter(|held| held.plan.principal == self.caller.principal && held.plan.id == *id);
         let record = match own {
             Some(held) => self.series_record(&held.plan),

@@ -52,6 +52,7 @@ impl CallPipeline<'_> {
         permits: SeriesPermits,
     ) -> Stage<(StoppedSeries, HeldPlan)> {
         let SeriesPermits { whole, steps } = permits;
+        // The whole plan is spent before its first step: a second run of the same token would repeat finished steps.
         let recorded = match self.gateway.store.open(whole, self.gateway.now()).await {
             Ok(recorded) => recorded,
             Err(refused) => return Err(self.refuse_not_recorded(refused).await),
@@ -74,6 +75,7 @@ impl CallPipeline<'_> {
         for (permit, step) in steps.into_iter().zip(&plan.steps) {
             let (number, tool) = (run.listed.len() + 1, step.tool.to_string());
             let not_run = || raw::to_raw(&json!({"step": number, "tool": tool, "state": "not_run"}));
+            // Listed as not run instead of left out: the agent must not conclude that they succeeded.
             if run.ended != Ended::Success || run.rest.is_some() {
                 run.listed.push(not_run());
                 continue;
@@ -150,6 +152,7 @@ impl CallPipeline<'_> {
         let id = PlanId::mint(now, uuid::Uuid::new_v4().as_u128());
         let mut rest = freeze_series(id, &self.caller, &SeriesPurpose::of(plan), &steps, now, policy.ttl);
         if let Some(shown) = rest.preview.shown.as_object_mut() {
+            // Shown to the person who decides on the rest: part of this plan has already happened.
             shown.insert("continues".to_owned(), plan.id.as_str().into());
         }
         let record = self.series_record(&rest);
@@ -171,6 +174,7 @@ impl CallPipeline<'_> {
         }
         let (status, code) = match (run.ended, &run.rest) {
             (Ended::Success, None) => (Ended::Success, None),
+            // What ran succeeded, and the plan did not finish: as a success it would read as complete.
             (Ended::Success, Some(_)) => (Ended::Error, Some(Code::ConfirmRequired)),
             (ended @ (Ended::Error | Ended::Unknown), _) => (ended, Some(Code::StepFailed)),
         };

@@ -27,6 +27,7 @@ impl StderrBuffer {
     fn push(&self, part: &[u8]) {
         let mut bytes = lock(&self.bytes);
         bytes.extend(part);
+        // The end, not the beginning: the last words say why it died.
         let over = bytes.len().saturating_sub(self.limit);
         bytes.drain(..over);
     }
@@ -63,6 +64,7 @@ impl ChildProcess {
             TransportFault::unsent(FaultKind::Spawn { program, reason })
         };
         let mut command = Command::new(&spec.program);
+        // Our environment holds secrets of other upstreams; only what the configuration names is passed.
         command.args(&spec.args).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
         if let Some(cwd) = &spec.cwd {
             command.current_dir(cwd);
@@ -89,6 +91,7 @@ impl ChildProcess {
             exited: Arc::default(),
             status: Arc::default(),
         };
+        // Read always: a child whose stderr pipe is full blocks in the middle of a call.
         tokio::spawn(keep_stderr(stderr, child.stderr.clone()));
         tokio::spawn(child.supervisor(process, spec.grace));
         Ok((child, ChildPipes { stdin, stdout }))

@@ -69,6 +69,7 @@ impl HttpLink {
         let uri: Uri = spec.url.parse().map_err(|_| wrong(format!("`{}` is not a URL", spec.url)))?;
         let rule = spec.addresses.clone().unwrap_or_else(|| Arc::new(default_address_rule));
         let host = uri.host().ok_or_else(|| wrong(format!("`{}` names no host", spec.url)))?;
+        // A literal address never reaches the resolver, where names are checked.
         check_literal(host, &rule)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &spec.headers {
@@ -76,6 +77,7 @@ impl HttpLink {
                 .map_err(|_| wrong(format!("`{name}` is no header")))?;
             let mut value = HeaderValue::from_str(value)
                 .map_err(|_| wrong(format!("the value of `{name}` cannot be sent")))?;
+            // Kept out of debug output.
             value.set_sensitive(true);
             headers.append(name, value);
         }
@@ -111,6 +113,7 @@ impl HttpLink {
         let Some(bearer) = &self.spec.bearer else { return self.send(method, body, extra, None).await };
         let token = bearer.token().await;
         let response = self.send(method.clone(), body.clone(), extra, token.as_deref()).await?;
+        // The only case in which a request is sent twice: a rejected token proves that it was not processed.
         let Some((status, challenge)) = rejection_challenge(&response) else { return Ok(response) };
         match bearer.refused(token.as_deref(), status, &challenge).await {
             RetryDecision::Yes => {
@@ -145,6 +148,7 @@ impl HttpLink {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
+        // None while a legacy session is being opened: there is no agreed version to name yet.
         if let Some(version) = *lock(&self.version) {
             headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
         }
@@ -168,6 +172,7 @@ impl HttpLink {
         if let Some(session) = response.headers().get(&SESSION)
             && self.era() == Era::Legacy
         {
+            // Taken from every reply: a server may hand out the id later than with `initialize`.
             *lock(&self.session) = Some(session.clone());
         }
         if !response.status().is_success() {
@@ -181,6 +186,7 @@ impl HttpLink {
             }
             MediaType::Events => self.read_reply_stream(id, response, &back).await,
             MediaType::Other => {
+                // Accepted, so the request may have been carried out: unknown, not failed.
                 let said = format!("HTTP {} without a reply", response.status().as_u16());
                 Err(TransportFault::unknown(FaultKind::Protocol(said)))
             }
@@ -217,6 +223,7 @@ impl HttpLink {
             if self.read_events(response, Some(id), &mut cursor, back).await? {
                 return Ok(());
             }
+            // Without event ids there is nothing to resume from; a modern upstream has no resumable streams.
             let Some(last) = cursor.last.clone().filter(|_| self.era() == Era::Legacy) else { break };
             tokio::time::sleep(cursor.pause()).await;
             response =
@@ -237,6 +244,7 @@ impl HttpLink {
         back: &Arc<dyn UpstreamSender>,
     ) -> Result<bool, TransportFault> {
         let mut body = response.into_body();
+        // Room for `data:`, `id:` and line ends around a frame of full size.
         let mut parser = SseParser::new(self.limits.frame + 1024);
         while let Some(Ok(piece)) = body.frame().await {
             let Some(data) = piece.data_ref() else { continue };
@@ -294,6 +302,7 @@ impl HttpLink {
             value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
         };
         if response.status().is_redirection() {
+            // Following it would send arguments and token to a host nobody configured.
             return Err(TransportFault::refused(FaultKind::Redirect(header(LOCATION))));
         }
         if let Some((status, challenge)) = rejection_challenge(&response) {
@@ -303,6 +312,7 @@ impl HttpLink {
         if status == 404 && self.era() == Era::Legacy && lock(&self.session).is_some() {
             return Err(TransportFault::refused(FaultKind::SessionExpired));
         }
+        // An error page can be long, and only its beginning is shown.
         let body = read_limited(response, ERROR_BYTES).await.unwrap_or_default();
         if let Ok(Frame::One(Message::Response(reply))) = jsonrpc::parse(&body, self.limits)
             && reply.reply.is_err()
@@ -343,6 +353,7 @@ impl HttpLink {
 
     /// Opens the stream on which a legacy upstream sends what belongs to no request.
     pub(super) fn open_notification_stream(self: &Arc<Self>) {
+        // Weak: the stream must not keep a connection alive that everybody else has dropped.
         let link = Arc::downgrade(self);
         *lock(&self.news) = Some(tokio::spawn(read_notification_stream(link)).abort_handle());
     }
@@ -417,6 +428,7 @@ async fn read_notification_stream(link: std::sync::Weak<HttpLink>) {
             }
             // No such stream (405), or the session is gone (404): nothing to wait for.
             Ok(response) if response.status().is_client_error() => return,
+            // A server that is down gets fewer attempts, not the same rate from every gateway.
             Ok(_) | Err(_) => pause = (pause * 2).min(LONGEST_PAUSE),
         }
         drop(link);

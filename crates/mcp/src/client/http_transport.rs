@@ -28,15 +28,18 @@ pub(crate) fn client(
 ) -> Result<PooledHttpClient, TransportFault> {
     let mut connector = HttpConnector::new_with_resolver(CheckedResolver { rule });
     connector.set_nodelay(true);
+    // The connector below TLS sees `https` URLs, too.
     connector.enforce_http(false);
     connector.set_connect_timeout(Some(connect_timeout));
     let config = if uri.scheme_str() == Some("https") { tls()? } else { no_tls()? };
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(config)
         .https_or_http()
+        // One request per connection at a time: when a connection breaks, it is certain which request was affected.
         .enable_http1()
         .wrap_connector(connector);
     Ok(legacy::Client::builder(TokioExecutor::new())
+        // Kept short: a request on a connection that the server has just closed has an unknown outcome.
         .pool_idle_timeout(Duration::from_secs(30))
         .pool_timer(TokioTimer::new())
         .build(connector))
@@ -106,6 +109,7 @@ pub(crate) fn connect_fault(error: &legacy::Error) -> TransportFault {
     let mut innermost = error.to_string();
     while let Some(current) = cause {
         let inner = current.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        // A denied address comes wrapped in connection errors, and is a matter of configuration, not of the network.
         if let Some(denied) = inner.and_then(|inner| inner.downcast_ref::<DeniedAddress>()) {
             return TransportFault::unsent(FaultKind::AddressDenied(denied.0.to_string()));
         }

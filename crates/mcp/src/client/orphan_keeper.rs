@@ -80,6 +80,7 @@ pub(super) fn unregister(group: i32) {
 impl KeeperProcess {
     fn write_line(&mut self, sign: char, group: i32) {
         let told = self.pipe.as_mut().is_some_and(|pipe| writeln!(pipe, "{sign} {group}").is_ok());
+        // The keeper itself may have been killed: a new one gets the whole list.
         if !told && !self.groups.is_empty() {
             self.start();
         }
@@ -99,6 +100,7 @@ impl KeeperProcess {
                 command
             }
         };
+        // Its own group, so that a signal to ours spares it; no environment, which may hold secrets.
         command.env_clear().current_dir("/").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return };

@@ -17,6 +17,7 @@ impl ProcessGroup {
         let child = command.process_group(0).kill_on_drop(true).spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| std::io::Error::other("it ended at once"))?;
+        // After the spawn: a group number is known only then. In the moment between, `kill_on_drop` covers the child.
         register(id);
         Ok((child, Self { id }))
     }

@@ -36,6 +36,7 @@ impl SseParser {
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, TooLong> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
+            // CR LF is one line end, and a chunk may end between the two.
             if std::mem::take(&mut self.after_cr)
                 && let Some(rest) = bytes.strip_prefix(b"\n")
             {
@@ -44,6 +45,7 @@ impl SseParser {
             }
             let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
                 self.line.extend_from_slice(bytes);
+                // Checked while bytes arrive: a line without an end must not grow until memory is gone.
                 if self.line.len() + self.event.data.len() > self.limit {
                     return Err(TooLong);
                 }
@@ -68,6 +70,7 @@ impl SseParser {
         let line = if std::mem::replace(&mut self.started, true) {
             line.as_slice()
         } else {
+            // The specification allows one byte order mark, at the start of the stream only.
             line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line)
         };
         if line.is_empty() {
@@ -88,6 +91,7 @@ impl SseParser {
                 }
                 self.event.data.extend_from_slice(value);
             }
+            // An id with NUL is ignored, as the specification says: it could not be sent back in a header.
             b"id" if !value.contains(&0) => self.event.id = String::from_utf8(value.to_vec()).ok(),
             b"retry" => self.event.retry = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
             _ => {}

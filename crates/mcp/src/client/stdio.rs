@@ -27,6 +27,7 @@ pub(super) struct StdioLink {
 }
 
 /// Answers the child.
+// Weak: a strong sender in the reader would keep the child's stdin open, and the child would never see its end.
 struct StdioSender(mpsc::WeakSender<OutgoingFrame>);
 
 impl UpstreamSender for StdioSender {
@@ -91,6 +92,7 @@ impl StdioLink {
         if waiter.abandon()
             && let Ok(outbox) = self.outbox()
         {
+            // A child that does not read must not block the caller that is leaving.
             let _ = outbox.try_send(OutgoingFrame::message(cancelled_bytes(waiter.id, reason)));
         }
     }
@@ -127,6 +129,7 @@ impl StdoutReader {
     async fn run(self, stdout: ChildStdout, exited: Arc<OneShotFlag>) {
         let reading = self.read(stdout);
         let ended = async {
+            // A grandchild may hold stdout open after the child is gone: its end is not awaited for ever.
             exited.wait().await;
             tokio::time::sleep(LAST_READS).await;
         };

@@ -54,6 +54,7 @@ pub(crate) fn is_offered(capabilities: Option<&RawValue>, method: &str, params: 
         }
         "sampling/createMessage" => declared("sampling").is_some(),
         "roots/list" => declared("roots").is_some(),
+        // Methods we do not know pass: a later revision may add questions.
         _ => true,
     }
 }
@@ -72,6 +73,7 @@ impl AskTable {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.waiting.lock().map_err(|_| AskFault::Gone)?;
+        // An upstream that asks without end must not fill our memory, nor the screen of a person.
         if waiting.len() >= Self::LIMIT {
             return Err(AskFault::TooMany);
         }
@@ -92,6 +94,7 @@ impl AskTable {
 
     pub(crate) fn end(&self) {
         if let Ok(mut waiting) = self.waiting.lock() {
+            // Dropping the senders wakes every asker with an error.
             waiting.clear();
         }
     }

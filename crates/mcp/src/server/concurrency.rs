@@ -45,6 +45,7 @@ impl ConcurrencyLimiter {
 
     /// Counts an HTTP request; `None` when too many are open.
     pub(crate) fn open_request(self: Arc<Self>, most: usize) -> Option<OpenRequest> {
+        // Added before it is compared: two requests at the limit must not both pass.
         if self.open.fetch_add(1, Ordering::AcqRel) >= most {
             self.open.fetch_sub(1, Ordering::AcqRel);
             return None;
@@ -58,6 +59,7 @@ impl ConcurrencyLimiter {
 
     /// Waits for a slot; `None` when too many wait already.
     pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        // The usual case takes no place in the queue.
         if let Ok(permit) = self.running.clone().try_acquire_owned() {
             return Some(permit);
         }

@@ -61,6 +61,7 @@ impl EventLog {
     pub(crate) async fn push(&self, bytes: Vec<u8>) {
         let mut bytes = Some(Bytes::from(bytes));
         loop {
+            // Created before the check, or a reader that makes room in between would wake nobody.
             let changed = self.changed.notified();
             if self.try_push(&mut bytes) {
                 return;
@@ -82,6 +83,7 @@ impl EventLog {
         let mut state = lock(&self.state);
         let put_back = state.events.iter().filter(|(number, _)| *number > state.read);
         let (lag, behind) = put_back.fold((0, 0), |(count, sum), (_, bytes)| (count + 1, sum + bytes.len()));
+        // Only an attached reader holds the sender back: an absent one may never return.
         if state.attached && (lag >= LAG || behind >= KEEP_BYTES) && !state.finished {
             return false;
         }
@@ -93,6 +95,7 @@ impl EventLog {
             // A reader may never come back: the oldest events are dropped.
             while state.events.len() > KEEP_EVENTS + LAG || state.bytes > KEEP_BYTES && state.events.len() > 1
             {
+                // What the attached reader has not read yet must not be dropped: it would lose a reply.
                 let readable =
                     state.attached && state.events.front().is_some_and(|(number, _)| *number > state.read);
                 if readable {
@@ -180,6 +183,7 @@ impl EventReader {
     /// Puts back an event that could not be delivered.
     pub(crate) fn put_back(&self, number: u64) {
         let mut state = lock(&self.log.state);
+        // A newer reader may have taken over, and its position is its own.
         if state.reader == self.turn && state.read == number {
             state.read = number - 1;
         }
@@ -188,6 +192,7 @@ impl EventReader {
     fn step(&self) -> ReadStep {
         let mut state = lock(&self.log.state);
         if state.reader != self.turn {
+            // A client that reconnects may leave its old connection half open: one of the two gets the events.
             return ReadStep::SessionEnd;
         }
         let read = state.read;

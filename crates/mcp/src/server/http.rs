@@ -94,6 +94,7 @@ impl LegacySession {
         let log = EventLog::new(self.next_stream.fetch_add(1, Ordering::Relaxed));
         let mut streams = lock(&self.streams);
         let mut kept: usize = streams.iter().map(|log| log.bytes()).sum();
+        // Oldest first: a client resumes the stream it lost last.
         while streams.len() >= KEEP_STREAMS || kept > KEEP_BYTES && !streams.is_empty() {
             kept = kept.saturating_sub(streams.remove(0).bytes());
         }
@@ -103,6 +104,7 @@ impl LegacySession {
 
     /// Whether it has no request in flight and no reader of its stream.
     fn is_idle(&self) -> bool {
+        // A connected but quiet client is not idle: ending its session would lose its notifications.
         self.session.in_flight() == 0 && !self.news.is_read()
     }
 
@@ -169,6 +171,7 @@ impl<S: Service> HttpServer<S> {
     }
 
     async fn handle(self: Arc<Self>, path: Arc<str>, request: Request) -> Response {
+        // Before authentication: a web page must not even learn whether a credential is valid.
         if let Err(refusal) = self.check_source(request.headers()) {
             return guard::refuse(refusal);
         }
@@ -179,6 +182,8 @@ impl<S: Service> HttpServer<S> {
             Ok(identity) => identity,
             Err(refusal) => return guard::refuse(refusal),
         };
+        // After authentication, so that the limit is per principal; before the body is read, so that a flood costs no
+        // memory.
         let Some(place) = self.limiter(&identity).open_request(self.options.requests_per_principal) else {
             return guard::busy(
                 StatusCode::TOO_MANY_REQUESTS,
@@ -191,6 +196,7 @@ impl<S: Service> HttpServer<S> {
             Method::DELETE => self.delete(&identity, request.headers()).await,
             _ => guard::not_allowed(),
         };
+        // The place is held until the body is sent: an open stream is an open request.
         response.map(|body| Body::new(GuardedBody { body, _guard: place }))
     }
 
@@ -201,6 +207,7 @@ impl<S: Service> HttpServer<S> {
         version: Version,
         client: ClientInfo,
     ) -> Option<Arc<LegacySession>> {
+        // Swept when a session opens, not by a timer: only then does the number matter.
         self.sweep().await;
         let entry = self.new_session(new_id()?, path, identity, version, client);
         let kept = self.admit(entry.clone()).await?;
@@ -223,6 +230,7 @@ impl<S: Service> HttpServer<S> {
             let ended = if own >= self.options.sessions_per_principal {
                 Some(evict(&mut sessions, |open| open.key == identity.key)?)
             } else if sessions.len() >= self.options.max_sessions {
+                // Callers without a credential give way first: anybody can open such sessions.
                 let anonymous = evict(&mut sessions, |open| open.credential == CredentialStatus::No);
                 Some(anonymous.or_else(|| evict(&mut sessions, |open| open.key == identity.key))?)
             } else {
@@ -275,6 +283,7 @@ impl<S: Service> HttpServer<S> {
         if let Some(limiter) = all.get(&identity.key).and_then(Weak::upgrade) {
             return limiter;
         }
+        // Principals come and go; without this the map would grow with every name ever seen.
         all.retain(|_, limiter| limiter.strong_count() > 0);
         let limiter = ConcurrencyLimiter::new(self.options.serve.in_flight);
         all.insert(identity.key.clone(), Arc::downgrade(&limiter));
@@ -308,12 +317,14 @@ impl<S: Service> HttpServer<S> {
     async fn restore(&self, id: SessionId, identity: &CallerIdentity) -> Option<Arc<LegacySession>> {
         let saved = self.dispatcher.service.restore(&id, identity).await?;
         let SavedSession { identity_key, version, path, client_info, capabilities } = saved;
+        // The id alone must not open a session: it may have leaked in a log of the client.
         if *identity_key != *identity.key {
             return None;
         }
         let client = ClientInfo { info: client_info, capabilities };
         let entry = self.new_session(id, path.into(), identity.clone(), version, client);
         let kept = self.admit(entry.clone()).await?;
+        // Another request may have restored it at the same time; the service hears of it once.
         if Arc::ptr_eq(&kept, &entry) {
             self.dispatcher.service.restored(entry.session.clone()).await;
         }
@@ -328,6 +339,7 @@ impl<S: Service> HttpServer<S> {
             Ok(entry) => entry,
             Err(response) => return response,
         };
+        // Removed first, so that no new request finds a session that is ending.
         lock(&self.sessions).remove(entry.session.id());
         self.end(&entry, SessionEnd::Deleted).await;
         guard::empty(StatusCode::NO_CONTENT)
@@ -372,6 +384,7 @@ fn evict(
 }
 
 fn new_id() -> Option<SessionId> {
+    // 128 random bits: over HTTP the id is the only link between requests and must not be guessable.
     let mut bytes = [0u8; 16];
     SystemRandom::new().fill(&mut bytes).ok()?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

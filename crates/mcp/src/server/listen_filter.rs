@@ -52,6 +52,7 @@ impl ListenFilter {
             "notifications/resources/updated" => params
                 .and_then(|params| raw::get_str(params, "uri"))
                 .is_some_and(|uri| self.resource_subscriptions.iter().any(|wanted| *wanted == uri)),
+            // A client gets only what it subscribed to; a category of a later revision is none of that.
             _ => false,
         }
     }

@@ -235,6 +235,7 @@ impl Session {
         let is_slow = lock(&self.missed).is_some_and(|missed| missed.elapsed() < IMPATIENCE);
         let patience = if is_slow { Duration::ZERO } else { PATIENCE };
         let told = self.notify_within(method, params, patience).await;
+        // A failure without patience says nothing new: it must not extend the time in which the client is skipped.
         if told.is_ok() || !is_slow {
             *lock(&self.missed) = told.err().map(|ClientUnreachable| Instant::now());
         }
@@ -248,6 +249,7 @@ impl Session {
         patience: Duration,
     ) -> Result<(), ClientUnreachable> {
         if self.era() == Era::Modern {
+            // The stateless era has no connection to push to: only a stream the client opened itself.
             return self.notify_listens(method, params, patience).await;
         }
         let mut bytes = Vec::with_capacity(96 + params.map_or(0, |params| params.get().len()));
@@ -270,6 +272,7 @@ impl Session {
         let targets: Vec<(JsonRpcId, mpsc::Sender<OutgoingFrame>)> = lock(&self.listens)
             .iter()
             .filter(|listen| listen.filter.wants(method, params))
+            // Cloned out of the lock: sending may wait for a slow reader.
             .map(|listen| (listen.id.clone(), listen.outlet.clone()))
             .collect();
         let mut outcome = Ok(());
@@ -323,12 +326,14 @@ impl Session {
             return Err(AskFault::NotOffered(method.to_owned()));
         }
         let (id, answered) = self.asks.open()?;
+        // Before the send: a caller that gives up while the queue is full must not leave its entry in the table.
         let withdraw = WithdrawOnDrop { session: self, outlet, id };
         let mut bytes = Vec::new();
         jsonrpc::write_request(&mut bytes, &JsonRpcId::number(id), method, params.map(RawValue::get));
         outlet.send(OutgoingFrame::message(bytes)).await.map_err(|_| AskFault::Gone)?;
         let reply = tokio::select! {
             reply = answered => reply.map_err(|_| AskFault::Gone)?,
+            // A client that disconnects never answers, and the call that asked would hold its slot for ever.
             () = self.ended.wait() => return Err(AskFault::Gone),
         };
         drop(withdraw);
@@ -349,6 +354,7 @@ impl Session {
         if ctx.method() != "server/discover" {
             self.used.store(true, Ordering::Relaxed);
         }
+        // A reused id would make a cancellation hit the wrong request.
         match lock(&self.live).entry(id) {
             std::collections::hash_map::Entry::Occupied(_) => false,
             std::collections::hash_map::Entry::Vacant(place) => {
@@ -381,6 +387,7 @@ impl Session {
     /// Resolves when no request is in flight; open listen streams do not count.
     pub(crate) async fn idle(&self) {
         loop {
+            // Taken before the check: a request that ends in between would be missed.
             let left = self.left.notified();
             let busy = lock(&self.live).values().any(|ctx| ctx.method() != "subscriptions/listen");
             if !busy {
@@ -395,6 +402,7 @@ impl Session {
     }
 
     pub(crate) fn cancel(&self, id: &JsonRpcId) {
+        // Cancelled outside the lock, which `leave` takes when the request ends.
         let found = lock(&self.live).get(id).cloned();
         if let Some(ctx) = found {
             ctx.cancel();
@@ -419,6 +427,7 @@ impl Session {
     pub(crate) fn end(&self) -> bool {
         let first = self.ended.raise();
         self.asks.end();
+        // Copied out: a cancelled request removes itself and takes the same lock.
         let live: Vec<RequestContext> = lock(&self.live).values().cloned().collect();
         for ctx in live {
             ctx.cancel();

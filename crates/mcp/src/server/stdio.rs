@@ -69,6 +69,7 @@ where
         session: None,
     };
     let read = desk.read(reader).await;
+    // Requests in flight may have changed something: their replies are still delivered.
     desk.close(options.drain).await;
     drop(desk);
     // Requests that ignore their cancellation still hold the queue: do not wait for them.
@@ -132,6 +133,7 @@ impl<S: Service> StdioService<S> {
             }
             Message::Response(response) => match &self.session {
                 Some(session) => self.dispatcher.response(session, response),
+                // Nothing was asked before the session opened, so this answers nothing.
                 None => self.dispatcher.service.client_anomaly(None, ClientAnomaly::LateAnswer),
             },
         }
@@ -212,6 +214,7 @@ impl<S: Service> StdioService<S> {
             return;
         }
         let (outlet, replies) = mpsc::channel(QUEUE);
+        // In the background: a batch may contain a request that waits for a person.
         tokio::spawn(gather(replies, self.outlet.clone()));
         for part in parts {
             match part {
@@ -235,6 +238,7 @@ impl<S: Service> StdioService<S> {
 async fn gather(mut replies: mpsc::Receiver<OutgoingFrame>, outlet: mpsc::Sender<OutgoingFrame>) {
     let mut all = vec![b'['];
     while let Some(out) = replies.recv().await {
+        // Notifications and questions go out at once: in the array they would come after the replies they precede.
         if out.end == FrameOutcome::Open {
             let _ = outlet.send(out).await;
             continue;

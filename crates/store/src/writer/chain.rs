@@ -117,6 +117,7 @@ impl LedgerChain {
         self.sequence = before.sequence;
         self.hash = before.hash;
         self.position = before.position;
+        // The job's rows go with it: a hash over a rolled-back row would break the chain.
         self.rows.truncate(before.rows);
     }
 
@@ -133,6 +134,7 @@ impl LedgerChain {
         let own = ChainHead { writer: self.writer.clone(), sequence: self.sequence, hash: self.hash };
         let mut heads = self.others.clone();
         heads.extend((own.sequence > 0).then_some(own));
+        // Signed text must not depend on the order in which the database returns rows.
         heads.sort_by(|left, right| left.writer.cmp(&right.writer));
         heads
     }

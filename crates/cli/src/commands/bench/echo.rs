@@ -34,7 +34,7 @@ pub(crate) fn run(args: &EchoArgs) -> CommandResult {
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
             let address = listener.local_addr()?;
-            super::super::serve::banner(&format!("listening on http://{address}/mcp"));
+            crate::output::banner(&format!("listening on http://{address}/mcp"));
             let front = HttpServer::new(service, HttpOptions::loopback(options));
             listen(listener, None, front.routes("/mcp"), ConnectionLimits::default(), std::future::pending())
                 .await

@@ -11,14 +11,12 @@ use countersign_policy::strict_json;
 use countersign_store::PlanRow;
 use countersign_web::views;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::changes;
-use crate::output::{
-    BAD, BOLD, DIM, GOOD, NAME, OutputSettings, TimeDisplay, WARN, paint, plural, shown, visible,
-};
-use crate::person::{ask, value};
+use crate::output::{BAD, BOLD, DIM, GOOD, NAME, TimeDisplay, WARN, paint, plural, shown, visible};
+pub(crate) use crate::output::{left, zone};
+use crate::person::value;
 
 /// The state of a plan now: one whose time ran out is expired, even if the store does not say so yet.
 pub(crate) fn state(row: &PlanRow, now: Timestamp) -> PlanState {
@@ -40,27 +38,6 @@ pub(crate) fn effect_style(effect: Effect) -> Style {
         Effect::Read => GOOD,
         Effect::Write => WARN,
         Effect::Destructive => BAD,
-    }
-}
-
-/// How times are shown: to a person in their own time zone.
-pub(crate) fn zone(voice: OutputSettings, now: Timestamp) -> TimeDisplay {
-    if voice.is_watched() || ask::can_ask(voice) {
-        TimeDisplay::Person { zone: TimeZone::system(), now }
-    } else {
-        TimeDisplay::Program
-    }
-}
-
-/// How long is left, in two units at most.
-pub(crate) fn left(until: Timestamp, now: Timestamp) -> String {
-    let seconds = until.duration_since(now).as_secs().max(0);
-    match seconds {
-        0 => "no time".to_owned(),
-        1..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-        _ => plural(seconds / 86_400, "day"),
     }
 }
 
@@ -270,23 +247,4 @@ pub(crate) fn json_text(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> S
 /// The plan as a value; what would lose a digit as text.
 pub(crate) fn json(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Value {
     strict_json::read_to_show(&json_text(row, redactor, now)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_left_is_said_in_two_units() {
-        let now = Timestamp::from_second(1_000_000).unwrap();
-        let check = |seconds: i64, expect: &str| {
-            assert_eq!(left(Timestamp::from_second(1_000_000 + seconds).unwrap(), now), expect);
-        };
-        check(-5, "no time");
-        check(59, "59 s");
-        check(252, "4 min 12 s");
-        check(7_260, "2 h 1 min");
-        check(90_000, "1 day");
-        check(200_000, "2 days");
-    }
 }

@@ -16,9 +16,10 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::{PATIENCE, banner};
+use super::PATIENCE;
 use crate::command_result::{CommandError, Fault};
 use crate::config_file;
+use crate::output::banner;
 
 /// The longest certificate chain or key that is read.
 const LONGEST: u64 = 1 << 20;

@@ -11,9 +11,8 @@ use countersign_policy::mode::Mode;
 use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::Entry;
 
-use super::banner;
 use crate::config_file::ConfigFiles;
-use crate::output::counts;
+use crate::output::{banner, counts};
 
 /// How often the files are looked at. Reading a few kilobytes a second costs nothing and works on every file system.
 const LOOK: Duration = Duration::from_secs(1);
