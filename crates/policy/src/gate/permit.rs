@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::verdict::{CallDraft, DryRun, Refused};
 use crate::call::Arguments;
-use crate::confirm::{Approval, ApprovalRail};
+use crate::confirm::{Approval, RecordedChannel};
 use crate::digest::{Digest, DigestDomain};
 use crate::duration::RateLimit;
 use crate::effect::Effect;
@@ -75,7 +75,7 @@ impl Permit {
         let mut permit = Self::from_draft(draft, send);
         // The person who gave the grant has seen no `_meta`, so none is sent.
         permit.meta = SentMeta::OfPlan(None);
-        let mut approval = Approval::over(ApprovalRail::Grant, grant.by.clone(), now);
+        let mut approval = Approval::over(RecordedChannel::Grant, grant.by.clone(), now);
         approval.grant = Some(grant.id.clone());
         permit.record.approval = Some(approval);
         permit.grant = Some(grant.id.clone());

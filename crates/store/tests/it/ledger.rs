@@ -173,9 +173,9 @@ async fn the_audit_view_tells_who_decided(place: Place) {
     let store = place.store().await;
     let yes = hold(&store, "a", 1, at(0)).await.plan_id;
     let no = hold(&store, "b", 2, at(0)).await.plan_id;
-    use countersign_policy::confirm::ApprovalRail;
-    store.approve(&yes, crate::plans::approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
-    store.reject(&no, "bob".into(), ApprovalRail::Cli, Some("not today".into()), at(2)).await.unwrap();
+    use countersign_policy::confirm::RecordedChannel;
+    store.approve(&yes, crate::plans::approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
+    store.reject(&no, "bob".into(), RecordedChannel::Cli, Some("not today".into()), at(2)).await.unwrap();
     let mut direct = entry(RowKind::Memory, RowStatus::Success);
     direct.principal = Some("line".into());
     direct.role = Some(ActorRole::Human);
