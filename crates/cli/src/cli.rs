@@ -159,7 +159,7 @@ pub(crate) enum Command {
 /// What `--help` lists, in the order people need it; `help --all` lists the others, too.
 const FIRST_COMMANDS: [&str; 8] = ["demo", "init", "doctor", "serve", "open", "plans", "approve", "activity"];
 
-/// The command tree with only the first commands shown. The others are read all the same.
+/// The command tree with only the first commands shown. The others are still read.
 fn short_tree() -> clap::Command {
     Cli::command().mut_subcommands(|command| {
         match FIRST_COMMANDS.iter().position(|name| *name == command.get_name()) {

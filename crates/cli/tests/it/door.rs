@@ -39,7 +39,7 @@ fn help_lists_eight_commands_first_and_all_when_asked() {
     let all = world.run(&["help", "--all"]);
     let names = listed(&all.stdout);
     assert!(first.iter().chain(&["reject", "pack", "memory", "policy"]).all(|name| names.contains(name)));
-    // What is not listed first is explained and run all the same.
+    // What is not listed first is also explained and run.
     for name in names {
         let explained = world.run(&["help", name]);
         assert_eq!(explained.code, Some(0), "{explained}");

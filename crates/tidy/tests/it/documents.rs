@@ -93,6 +93,12 @@ fn the_architecture_page_stays_short() {
     assert!(lines < 200, "docs/ARCHITECTURE.md has {lines} lines: move a part of it to a page of its own");
 }
 
+#[test]
+fn the_readme_stays_short() {
+    let bytes = files::text(&files::root().join("README.md")).len();
+    assert!(bytes < 6_200, "README.md has {bytes} bytes: tell details in docs/guide");
+}
+
 /// The `invariant_…` names in the section under `heading`.
 fn claimed(page: &str, heading: &str) -> BTreeSet<String> {
     let Some((_, rest)) = page.split_once(heading) else { return BTreeSet::new() };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub(super) struct Proposal {
     /// The agent's words.
     pub(super) says: &'static str,
-    /// What the person reads in the list of what waits.
+    /// How the person finds it in the list of pending plans.
     pub(super) title: &'static str,
     /// What the demo suggests to the person.
     pub(super) advice: &'static str,

@@ -1,4 +1,4 @@
-//! The demo step by step: what the agent tries, what waits for the person, what they decide, what is recorded. Every line is printed
+//! The demo step by step: what the agent tries, what the person decides, what is recorded. Every line is printed
 //! from a real answer.
 
 use std::path::Path;
