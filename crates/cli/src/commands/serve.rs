@@ -430,7 +430,7 @@ mod tests {
         assert!(!name("codex", "a\u{202e}", "/a\u{1b}[2J").chars().any(char::is_control));
         let (one, other) = (name("codex", "ada", &"x".repeat(9000)), name("codex", "ada", &"x".repeat(9001)));
         assert!(one.len() < 100 && one != other, "{one}");
-        assert_eq!(local_principal(Role::Human, Some("codex")).as_str(), "local-human");
-        assert_eq!(local_principal(Role::Agent, None).as_str(), "local-agent");
+        assert_eq!(local_principal(Role::Human, Some("codex"), None).as_str(), "local-human");
+        assert_eq!(local_principal(Role::Agent, None, None).as_str(), "local-agent");
     }
 }
