@@ -366,6 +366,19 @@ test("a plan of several steps: each shown whole, one taken out, the rest run in 
   quiet();
 });
 
+test("a step that has to be typed says which and what, counted as on the page", async () => {
+  const name = title("step-typed");
+  const steps = [
+    { name: "notes:write_note", args: { title: name, body: "1\n" }, intent: { operation_type: "write" } },
+    { name: "notes:delete_note", args: { title: name }, intent: { operation_type: "destructive" } },
+  ];
+  const drafted = (await bot.tool("draft_plan", { title: "Write and delete", reason: "to see the label", steps })).structuredContent.data;
+  await openPlan(drafted.plan_id);
+  await page.getByLabel(`Type the title of step 2: ${name}`).waitFor();
+  await bot.tool("cancel_plan", { plan_id: drafted.plan_id });
+  quiet();
+});
+
 test("what is decided elsewhere shows here", async () => {
   const plan = await write();
   await openPlan(plan.plan_id);
@@ -1015,7 +1028,7 @@ test("rows are decided in the inbox, found by words, narrowed and ordered", asyn
   await line(kept[0]).locator(".badge", { hasText: "done" }).waitFor();
   assert.equal(house.notes()["row-write"], "x\n");
   await row(kept[0].plan_id).waitFor({ state: "detached" });
-  await page.waitForTimeout(500);
+  await page.locator(".inbox:not(.moving)").waitFor();
   await line(kept[1]).getByRole("button", { name: /^Reject/ }).click();
   await row(kept[1].plan_id).waitFor({ state: "detached" });
   const states = [];

@@ -96,14 +96,14 @@ async function decide(plan, word, done) {
   }
 }
 
-/** The rows of plans. Keeps which were decided here, which are open for a closer look, and when they last moved. */
+/** The rows of plans. Keeps which were decided here, which are open for a closer look, and whether they have just moved. */
 class PlanRows {
   constructor() {
     this.decided = new Map();
     this.deciding = new Set();
     this.looking = new Set();
     this.open = new Set();
-    this.movedAt = 0;
+    this.isMoving = false;
   }
 
   /** Whether rows must stay where they are: one is being decided, or has just been. */
@@ -115,11 +115,6 @@ class PlanRows {
   withDecided(plans) {
     const gone = [...this.decided.values()].map(({ plan }) => plan).filter((plan) => !plans.some((one) => one.plan_id === plan.plan_id));
     return gone.length === 0 ? plans : [...plans, ...gone].sort(ORDER.deadline);
-  }
-
-  /** Whether a click means the row it hit. */
-  isSettled() {
-    return Date.now() - this.movedAt > SETTLED;
   }
 
   buttons(plan, redraw) {
@@ -135,7 +130,7 @@ class PlanRows {
       redraw();
     };
     const go = (word) => (event) => {
-      if (!this.isSettled()) return notice("", "The list has just changed: look again.");
+      if (this.isMoving) return notice("", "The list has just changed: look again.");
       for (const button of event.target.closest(".row-acts").querySelectorAll("button")) button.disabled = true;
       this.deciding.add(plan.plan_id);
       decide(plan, word, done);
@@ -219,6 +214,18 @@ export async function view(shell) {
   const node = h("div", { class: "page" }, head("Inbox", "What waits for you"), troubles, pauses, form.node, list, care, proposals, recent);
   let before = null;
   let order = "";
+  let settling;
+
+  /** Rows changed places: for a moment a click may mean another one. */
+  const moved = () => {
+    clearTimeout(settling);
+    const set = (is) => {
+      rows_.isMoving = is;
+      list.classList.toggle("moving", is);
+    };
+    set(true);
+    settling = setTimeout(() => set(false), SETTLED);
+  };
 
   /** `isNews`: something happened elsewhere, and rows may have moved without the person's doing. */
   const draw = (isNews = false) => {
@@ -229,7 +236,7 @@ export async function view(shell) {
     put(list, all.length === 0 ? teach() : shown.length === 0 ? empty("No plan matches", "Try fewer words.") : groups(shown).map((plans) => rows_.group(plans, () => draw())));
     const now = shown.map((plan) => plan.plan_id).join();
     // A plan that comes last moves nothing.
-    if (isNews && !now.startsWith(order)) rows_.movedAt = Date.now();
+    if (isNews && !now.startsWith(order)) moved();
     order = now;
     if (focused) list.querySelector(`[data-plan="${CSS.escape(focused)}"]`)?.focus();
     if (before !== null) {
