@@ -144,7 +144,7 @@ pub struct Plan {
     pub session: SessionId,
     /// The host program that asked. Not part of the hash: nothing is decided by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<HostInfo>,
+    pub host: Option<Box<HostInfo>>,
     #[serde(with = "full_name_text")]
     pub tool: FullName,
     pub fingerprint: Digest,
@@ -216,7 +216,7 @@ impl HiddenArguments {
 impl Plan {
     /// Who asked for it, for people.
     pub fn asked_by(&self, home: Option<&str>) -> String {
-        asked_by(self.host.as_ref(), &self.principal, home)
+        asked_by(self.host.as_deref(), &self.principal, home)
     }
 
     /// What equal calls share: the plan's hash but for `meta`, in which hosts put an id of each request.

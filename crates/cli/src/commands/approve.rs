@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Approve, cli: &Cli, voice: OutputSettings) -> CommandRe
             let row = run_plan::await_held_call(&store, &url, &approved.row.plan.id).await?;
             Ok(ApproveOutcome::Approved(Box::new(ApprovedAnswer { row, ..*approved })))
         }
-        outcome => Ok(outcome),
+        outcome @ (ApproveOutcome::Approved(_) | ApproveOutcome::Rejected(_)) => Ok(outcome),
     })?;
     match outcome {
         ApproveOutcome::Rejected(answer) => Ok(answer),
@@ -96,10 +96,12 @@ async fn approve(
 ) -> Result<ApproveOutcome, CommandError> {
     let row = find::plan(store, url, &args.id).await?;
     let (now, redactor) = (Timestamp::now(), Redactor::new(store.salt()));
-    match sheet::state(&row, now) {
-        PlanState::Pending => {}
-        PlanState::Approved if args.run => return approved_before(store, url, row, voice).await,
-        _ => return Err(decide::decided(store, url, &row, voice).await),
+    let state = sheet::state(&row, now);
+    if state == PlanState::Approved && args.run {
+        return approved_before(store, url, row, voice).await;
+    }
+    if state != PlanState::Pending {
+        return Err(decide::decided(store, url, &row, voice).await);
     }
     args.ahead.check(&row.plan)?;
     let shown = sheet::sheet(&row, &redactor, &sheet::zone(voice, now), now);

@@ -44,7 +44,7 @@ pub async fn run_approved(
         session: plan.session.clone(),
         request_id: Some(crate::call_log::mint_request_id()),
         source,
-        host: plan.host.clone().map(Arc::new),
+        host: plan.host.as_deref().cloned().map(Arc::new),
         // The caller's scopes were checked when the plan was made, and a person has agreed since.
         scopes: CallerScopes::all(),
     };

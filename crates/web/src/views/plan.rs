@@ -166,7 +166,7 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp, home: Option<&st
         },
         principal: plan.principal.to_string(),
         asked_by: plan.asked_by(home),
-        host: plan.host.clone(),
+        host: plan.host.as_deref().cloned(),
         session: plan.session.to_string(),
         intent: intent(plan.intent.as_ref(), redactor),
         rule: plan.rule.clone(),

@@ -332,7 +332,6 @@ impl OpenPlan {
     }
 
     /// One key of an answer; the prompt stays until it is answered or left.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "keyboards have more keys than we use")]
     fn answer(&mut self, prompt: Prompt, key: KeyCode) -> Option<InboxAction> {
         let row = || Box::new(self.row.clone());
         match (prompt, key) {

@@ -28,7 +28,7 @@ fn row(id: &str, kind: Kind) -> PlanRow {
         credential: None,
         role: Role::Agent,
         session: "s1".into(),
-        host: HostInfo::new(Some("claude-code"), None, Some("/home/ada/shop")),
+        host: HostInfo::new(Some("claude-code"), None, Some("/home/ada/shop")).map(Box::new),
         tool: "infra:wipe".parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
         meta: None,
