@@ -5,6 +5,7 @@ pub mod answer;
 mod card_data;
 mod message;
 mod nonce;
+mod own_card;
 mod page;
 
 use countersign_mcp::jsonrpc::{Reply, RpcError};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 pub use self::card_data::{confirmation_meta, outcome_view, preview_meta};
 pub use self::message::RepeatedCall;
+pub use self::own_card::{brings_card, show_own_card};
 
 /// The card of a pending plan.
 pub const PLAN: &str = "ui://countersign/plan";
