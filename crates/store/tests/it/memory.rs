@@ -85,6 +85,8 @@ fn record(content: &str, kind: RecordKind) -> NewRecord {
         session_id: String::new(),
         status: RecordStatus::Active,
         outcome: DecisionOutcome::Unknown,
+        outcome_note: String::new(),
+        outcome_at: None,
         id: None,
         created: None,
     }
