@@ -91,7 +91,7 @@ pub(crate) struct ToolCallArgs {
     #[arg(long, conflicts_with_all = ["mode", "yes"])]
     dry_run: bool,
 
-    /// Confirm it as yourself without being asked
+    /// Confirm a write as yourself without being asked; what destroys still needs `countersign approve`
     #[arg(long, short = 'y', visible_alias = "force")]
     yes: bool,
 }

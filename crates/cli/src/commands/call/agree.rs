@@ -6,6 +6,7 @@ use std::sync::Arc;
 use countersign_gateway::approval::ApprovalInput;
 use countersign_gateway::state::GatewayState;
 use countersign_policy::confirm::{ApprovalStrength, Kind, PlanState};
+use countersign_policy::effect::Effect;
 use countersign_policy::ids::{PlanId, PrincipalId};
 use countersign_policy::intent::CallToolVariant;
 use countersign_policy::preview::blocks;
@@ -163,7 +164,8 @@ impl ConfirmContext<'_> {
     }
 }
 
-/// Whether a plan can be agreed to without being shown once more: nothing has to be typed, and its preview does not forbid it.
+/// Whether `--yes` may agree to a plan unseen: it destroys nothing, nothing has to be typed, and its preview does not forbid it.
 fn may_agree_ahead(row: &PlanRow) -> bool {
-    row.plan.requirement.kind != Kind::Type && blocks(&row.plan).is_empty()
+    let plan = &row.plan;
+    plan.effect == Effect::Write && plan.requirement.kind != Kind::Type && blocks(plan).is_empty()
 }
