@@ -17,7 +17,8 @@ use crate::record::CallRecord;
 use crate::tool::Tool;
 
 pub use view::{
-    ChangeKind, ChangeView, PreviewAction, PreviewChange, blocks, is_diff, is_interface_tree, structured_answer,
+    ChangeKind, ChangeView, PreviewAction, PreviewChange, blocks, is_diff, is_interface_tree,
+    structured_answer,
 };
 
 /// How the preview of a tool is made, as a rule says or its input schema offers.

@@ -125,8 +125,13 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
         let mut line = local_client::Line::open(&gateway, principal, &blueprint.config, voice).await?;
         let mode = wanted.chosen_mode(variant, ask::can_ask(voice));
         let asked = wanted.arguments(variant, mode);
-        if let Some(mode) = mode.filter(|mode| wanted.mode.is_none() && *mode != blueprint.config.gateway.mode) {
-            voice.tell(&format!("mode: {mode}, by this command; the gateway's is {}\n", blueprint.config.gateway.mode));
+        if let Some(mode) =
+            mode.filter(|mode| wanted.mode.is_none() && *mode != blueprint.config.gateway.mode)
+        {
+            voice.tell(&format!(
+                "mode: {mode}, by this command; the gateway's is {}\n",
+                blueprint.config.gateway.mode
+            ));
         }
         let reply = line.call(variant, &asked).await?;
         match call_outcome::read(reply, &wanted.tool_name)? {

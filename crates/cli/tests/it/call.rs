@@ -167,7 +167,8 @@ fn a_write_with_yes_runs_in_the_default_configuration_and_says_its_mode() {
     let rows = world.run(&["activity", "list", "--type", "approval", "--json"]).envelope();
     assert_eq!(rows["data"]["activities"][0]["approval"]["rail"], "cli", "a person's row: {rows}");
     // What destroys is not agreed to unseen.
-    let wipe = ["tool-destructive", "--tool-name=notes:wipe_notes", "--json_args", r#"{"book":"b"}"#, "--yes"];
+    let wipe =
+        ["tool-destructive", "--tool-name=notes:wipe_notes", "--json_args", r#"{"book":"b"}"#, "--yes"];
     let waits = call(&world, &wipe);
     assert_eq!((waits.code, calls(&world).len()), (Some(4), 2), "{waits}");
 }
@@ -175,7 +176,8 @@ fn a_write_with_yes_runs_in_the_default_configuration_and_says_its_mode() {
 #[test]
 fn a_dry_run_is_plan_mode() {
     let world = default_world();
-    let edit = ["tool-destructive", "--tool-name=notes:edit_note", "--json_args", r#"{"text":"new"}"#, "--dry-run"];
+    let edit =
+        ["tool-destructive", "--tool-name=notes:edit_note", "--json_args", r#"{"text":"new"}"#, "--dry-run"];
     let shown = call(&world, &edit);
     assert_eq!((shown.code, calls(&world).len()), (Some(0), 0), "{shown}");
     assert!(shown.stdout.contains("+new") && shown.stderr.contains("mode: plan"), "{shown}");

@@ -203,7 +203,10 @@ fn the_program_answers_to_the_name_palace() {
     assert!(served.status.success(), "{}", String::from_utf8_lossy(&served.stderr));
     let said = String::from_utf8_lossy(&served.stderr).into_owned();
     assert_eq!(said, "⚠️  MCP server starting in HUMAN mode (full access)\n");
-    assert_eq!(world.run(&["memory", "audit", "--json"]).envelope()["data"]["audit"][0]["action"], "direct_write");
+    assert_eq!(
+        world.run(&["memory", "audit", "--json"]).envelope()["data"]["audit"][0]["action"],
+        "direct_write"
+    );
 }
 
 /// A person on a human connection sees what waits, without leaving it.

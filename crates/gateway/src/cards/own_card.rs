@@ -22,7 +22,8 @@ pub fn brings_card(tool: &Tool) -> bool {
 
 /// The upstream's card of this preview, with its buttons led through the gateway.
 pub(super) fn own_tree(plan: &Plan, apply: &str) -> Option<(String, Value)> {
-    let mut tree = plan.preview.shown.get("structuredContent").filter(|tree| is_interface_tree(tree))?.clone();
+    let mut tree =
+        plan.preview.shown.get("structuredContent").filter(|tree| is_interface_tree(tree))?.clone();
     reroute_calls(&mut tree, plan.tool.tool.as_str(), apply);
     Some((TREE.to_owned(), tree))
 }

@@ -34,7 +34,8 @@ impl ServerDialect for ServerList {
         let root = parse(text)?;
         let Some(object) = root_object(&root)? else { return Ok(Vec::new()) };
         let listed = object.get(KEY).and_then(|member| member.value()?.to_serde_value());
-        let listed: Vec<Value> = listed.and_then(|value: Value| value.as_array().cloned()).unwrap_or_default();
+        let listed: Vec<Value> =
+            listed.and_then(|value: Value| value.as_array().cloned()).unwrap_or_default();
         let entry = |value: &Value| {
             let name = value.get("name")?.as_str()?.to_owned();
             let path = vec![KEY.to_owned(), name.clone()];
@@ -119,7 +120,10 @@ mod tests {
         assert_eq!(headers, &[("X-Key".to_owned(), "k".to_owned())]);
         assert!(matches!(kinds[2].1, ServerEntryKind::Foreign(why) if why.contains("SSE")), "{kinds:?}");
         assert_eq!(kinds[3].1, &ServerEntryKind::Disabled);
-        assert!(matches!(kinds[4].1, ServerEntryKind::Foreign(why) if why.contains("quarantine")), "{kinds:?}");
+        assert!(
+            matches!(kinds[4].1, ServerEntryKind::Foreign(why) if why.contains("quarantine")),
+            "{kinds:?}"
+        );
         let ours = crate::testing::command_entry();
         assert_eq!(ServerList.rewrite(FILE, &found, &ours).unwrap(), FILE);
         assert!(ServerList.read("{\"mcpServers\": {}}", None).unwrap().is_empty());

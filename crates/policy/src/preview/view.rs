@@ -493,7 +493,8 @@ mod tests {
 
     #[test]
     fn the_text_is_read_where_the_structure_is_a_tree_of_window_parts() {
-        let tree = json!({"$prefab": {"version": "0.3"}, "view": {"type": "Div", "children": []}, "state": {}});
+        let tree =
+            json!({"$prefab": {"version": "0.3"}, "view": {"type": "Div", "children": []}, "state": {}});
         let text = |said: &Value| json!([{"type": "text", "text": said.to_string()}]);
         let result = json!({"content": text(&katana()), "structuredContent": tree});
         let view = ChangeView::of_result(&result);

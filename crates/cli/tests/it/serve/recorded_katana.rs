@@ -51,7 +51,8 @@ impl RecordedKatana {
             "countersign.toml",
             "[gateway]\nmode = \"execute\"\n[confirm]\nhold = \"0s\"\n[upstreams.katana]\ncommand = \"python3\"\nargs = [\"replay.py\"]\n",
         );
-        let preset = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../presets/katana.toml").display().to_string();
+        let preset =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../presets/katana.toml").display().to_string();
         let mut gateway = Gateway::start(
             &world,
             &["--config", "countersign.toml", "--config", &preset, "--surface", surface],
@@ -118,7 +119,10 @@ fn recorded_card_is_kept_and_our_confirmation_is_beside_it() {
     let held = katana.client.call("katana__create_customer", &args).result().clone();
     assert!(held["structuredContent"]["$prefab"].is_object(), "its own card is drawn: {held}");
     let tree = held["structuredContent"].to_string();
-    assert!(tree.contains("\"action\":\"sendMessage\",\"content\":\"Apply: call katana__create_customer("), "{tree}");
+    assert!(
+        tree.contains("\"action\":\"sendMessage\",\"content\":\"Apply: call katana__create_customer("),
+        "{tree}"
+    );
     assert!(!tree.contains("\"toolCall\""), "no button goes past the gateway: {tree}");
     let answer = &held["_meta"]["countersign/answer"]["data"];
     assert_eq!(answer["status"], "confirmation_required", "{held}");
@@ -129,7 +133,9 @@ fn recorded_card_is_kept_and_our_confirmation_is_beside_it() {
 #[test]
 fn recorded_tools_carry_one_coaching() {
     let katana = RecordedKatana::start(Host::None, "direct");
-    for tool in katana.client.tools().iter().filter(|tool| tool["name"].as_str().unwrap().starts_with("katana__")) {
+    for tool in
+        katana.client.tools().iter().filter(|tool| tool["name"].as_str().unwrap().starts_with("katana__"))
+    {
         let said = tool["description"].as_str().unwrap();
         assert!(!said.contains("iframe"), "{said}");
         assert!(said.matches("re-issue").count() <= 1, "{said}");
