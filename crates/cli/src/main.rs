@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     if commands::completions::answer_shell(&arguments) {
         return ExitCode::SUCCESS;
     }
+    let arguments = commands::memory::under_alias(arguments);
     let arguments = commands::pack::under_alias(arguments);
     match cli::read(&arguments) {
         Ok(cli) => commands::run(&cli, output::OutputSettings::from_cli(&cli)).into(),

@@ -122,6 +122,7 @@ fn usual(kind: NativeKind) -> &'static [NativeToolRule] {
                             "explore",
                             "explore_*",
                             "get_route",
+                            "list_proposals",
                         ],
                         effect: Some(Effect::Read),
                         ..SILENT

@@ -5,6 +5,7 @@ pub(crate) mod answer;
 mod card_data;
 mod message;
 mod nonce;
+mod own_card;
 mod page;
 
 use countersign_mcp::jsonrpc::{Reply, RpcError};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::card_data::{confirmation_meta, outcome_view, preview_meta};
 pub(crate) use self::message::RepeatedCall;
+pub(crate) use self::own_card::{brings_card, show_own_card};
 
 /// The card of a pending plan.
 pub(crate) const PLAN: &str = "ui://countersign/plan";

@@ -2,6 +2,7 @@
 //! anew whenever a list, a pin or a rule changes. It asks nobody and stores nothing.
 
 mod build;
+mod coaching;
 mod direct;
 mod listed_tools;
 mod lookalikes;
@@ -11,6 +12,7 @@ mod stored_catalog;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -122,6 +124,17 @@ impl Listed {
 
     pub fn may_ask(&self) -> bool {
         self.outlook.kind != Kind::None || self.outlook.conditional
+    }
+
+    /// Its description for models. Where the gateway confirms what the tool previews, the gateway's coaching replaces the tool's:
+    /// two that contradict each other would end in a call without its token.
+    pub fn description(&self) -> Cow<'_, str> {
+        let said = self.tool.description();
+        if self.may_ask() && crate::preview_argument(&self.tool) {
+            coaching::without_own(said)
+        } else {
+            Cow::Borrowed(said)
+        }
     }
 
     /// The definition on the direct surface: our name, the governed effect, and the argument `countersign`.

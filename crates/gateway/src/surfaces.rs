@@ -75,7 +75,7 @@ pub(crate) fn list_tools(
                     hidden || (cards == CardSupport::Shown && listed.direct_name == cards::answer::NAME);
                 match cards {
                     _ if hidden => {}
-                    CardSupport::Shown if listed.may_ask() => {
+                    CardSupport::Shown if listed.may_ask() && !cards::brings_card(&listed.tool) => {
                         push(cards::linked(listed.direct_definition(), cards::PLAN).get());
                     }
                     CardSupport::Shown | CardSupport::Hidden => push(listed.direct_definition().get()),
@@ -236,6 +236,9 @@ async fn call_direct_tool(
     };
     let is_ours = matches!(answer, Answer::Envelope(_) | Answer::Carded(..));
     let reply = answer.into_reply_with(text_form(gateway, &full_name), request_id.as_ref());
+    if let Some(carded) = reply.as_ref().ok().and_then(|reply| cards::show_own_card(reply)) {
+        return Ok(carded);
+    }
     if is_ours && lists_output_schema(gateway, &full_name) {
         // Our answer does not fit the tool's schema, and clients would reject it. The text block says the same.
         return reply.map(|reply| raw::remove(&reply, "structuredContent").unwrap_or(reply));

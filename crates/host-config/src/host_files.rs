@@ -130,7 +130,7 @@ mod tests {
             files.iter().map(|file| (file.scope == HostFileScope::Project, place(file))).collect();
         assert!(keys.is_sorted(), "{keys:?}");
         assert_eq!(keys.iter().filter(|(project, _)| *project).count(), 17);
-        assert_eq!(files.len(), 36);
+        assert_eq!(files.len(), 37);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod copilot;
 mod cursor;
 mod devin;
 mod gemini;
+mod mcpproxy;
 mod opencode;
 mod qwen;
 mod vscode;
@@ -35,6 +36,7 @@ pub const HOSTS: &[Host] = &[
     Host(&qwen::SPEC),
     Host(&r#continue::SPEC),
     Host(&cline::SPEC),
+    Host(&mcpproxy::SPEC),
 ];
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl JsonDialect {
         url_tag: None,
     };
 
-    fn kind(&self, name: &str, value: &Value) -> ServerEntryKind {
+    pub(crate) fn kind(&self, name: &str, value: &Value) -> ServerEntryKind {
         let Some(members) = value.as_object() else {
             return ServerEntryKind::Foreign("it is not an object".to_owned());
         };

@@ -9,6 +9,9 @@ mod sheet;
 mod store;
 mod transfer;
 
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand};
 use countersign_memory::{Memory, MemoryError};
 use countersign_policy::memory::RecordKind;
@@ -21,6 +24,20 @@ use countersign_terminal::global_args::GlobalArgs;
 use countersign_terminal::output::OutputSettings;
 use countersign_terminal::person::Person;
 use countersign_terminal::records::StoreArgs;
+
+/// The name of the program this memory comes from.
+pub const ALIAS: &str = "palace";
+
+/// The program's arguments with `memory` put in, where it was called by that name.
+pub fn under_alias(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let called = arguments.first().map(PathBuf::from);
+    let is_alias = called.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == ALIAS);
+    let about_itself = arguments.get(1).is_some_and(|first| first == "--version" || first == "-V");
+    if is_alias && !about_itself {
+        arguments.insert(1, "memory".into());
+    }
+    arguments
+}
 
 /// What every `memory` command takes.
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use countersign_policy::role::Role;
 use countersign_store::{ConnectOptions, Store, StoreUrl};
 use countersign_terminal::command_result::{Answer, CommandError, CommandResult};
 use countersign_terminal::global_args::GlobalArgs;
-use countersign_terminal::output::banner;
+use countersign_terminal::output::{banner, visible};
 use countersign_terminal::runtime::{Threads, runtime};
 use countersign_terminal::{config_file, records};
 
@@ -39,10 +39,7 @@ pub(crate) struct MemoryServeArgs {
 
 /// Serves until the client closes the connection.
 pub(crate) fn run(args: &MemoryServeArgs, cli: &GlobalArgs, url: &StoreUrl) -> CommandResult {
-    let role: Role = args.mode.parse().map_err(|_| {
-        let message = format!("invalid mode `{}`: must be agent or human", args.mode);
-        CommandError::usage("invalid_value", message, "countersign memory serve --mode agent")
-    })?;
+    let role = role(&args.mode)?;
     let folder = folder(args, cli)?;
     let session = args.session.clone().unwrap_or_else(|| format!("memory-{}", std::process::id()));
     let runtime = runtime(Threads::Workers(1))?;
@@ -53,8 +50,8 @@ pub(crate) fn run(args: &MemoryServeArgs, cli: &GlobalArgs, url: &StoreUrl) -> C
         let gateway = server::open(memory, role, &session, Source::Mcp).await;
         let gateway = gateway.map_err(|cannot| broken(&cannot.to_string()))?;
         banner(match role {
-            Role::Agent => "MCP server starting in AGENT mode (restricted)",
-            Role::Human => "MCP server starting in HUMAN mode (full access)",
+            Role::Agent => "\u{1f916} MCP server starting in AGENT mode (restricted)",
+            Role::Human => "\u{26a0}\u{fe0f}  MCP server starting in HUMAN mode (full access)",
         });
         let options =
             StdioOptions::new(ServeOptions::new(SealKey::random()), SessionId::new(session.as_str()));
@@ -67,6 +64,15 @@ pub(crate) fn run(args: &MemoryServeArgs, cli: &GlobalArgs, url: &StoreUrl) -> C
     // A blocked read of stdin must not keep the process.
     runtime.shutdown_background();
     served.map(|()| Answer::default())
+}
+
+/// The role a mode names; an empty one is the most restricted.
+fn role(mode: &str) -> Result<Role, CommandError> {
+    let named = if mode.is_empty() { "agent" } else { mode };
+    named.parse().map_err(|_| {
+        let message = format!("invalid mode: {} (must be 'agent' or 'human')", visible(mode));
+        CommandError::usage("invalid_value", message, "countersign memory serve --mode agent")
+    })
 }
 
 /// The project: the folder named, else the configuration's, else where the command is typed.

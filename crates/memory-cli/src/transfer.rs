@@ -181,14 +181,18 @@ fn read(args: &MemoryImportArgs, now: Timestamp) -> Result<ImportedMemory, Comma
     let bytes = fs::read(path).map_err(|error| refused(config_file::why(&error)))?;
     if bytes.starts_with(SQLITE_HEAD) {
         let legacy = legacy::read(path, now).map_err(refused)?;
+        let left_out = [
+            (legacy.empty, plural(legacy.empty, "row") + " without a text"),
+            (legacy.unknown_links, plural(legacy.unknown_links, "link") + " to something else than a record"),
+        ];
         let warnings =
-            (legacy.empty > 0).then(|| format!("left out: {} without a text", plural(legacy.empty, "row")));
+            left_out.into_iter().filter(|(count, _)| *count > 0).map(|(_, what)| format!("left out: {what}"));
         return Ok(ImportedMemory {
             records: legacy.records,
             proposals: legacy.proposals,
-            links: Vec::new(),
+            links: legacy.links,
             origin: Origin::Legacy,
-            warnings: warnings.into_iter().collect(),
+            warnings: warnings.collect(),
         });
     }
     let page = String::from_utf8(bytes)

@@ -118,6 +118,8 @@ fn record(number: usize) -> NewRecord {
         session_id: String::new(),
         status: RecordStatus::Active,
         outcome: DecisionOutcome::Unknown,
+        outcome_note: String::new(),
+        outcome_at: None,
         id: None,
         created: None,
     }

@@ -157,6 +157,8 @@ async fn write_idea(
         session_id,
         status: RecordStatus::Active,
         outcome: DecisionOutcome::Unknown,
+        outcome_note: String::new(),
+        outcome_at: None,
         id: None,
         created: None,
     };
@@ -222,6 +224,8 @@ pub async fn direct(
         session_id: String::new(),
         status: RecordStatus::Active,
         outcome: DecisionOutcome::Unknown,
+        outcome_note: String::new(),
+        outcome_at: None,
         id: None,
         created: None,
     };

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use countersign_policy::memory::{ProposalStatus, RecordKind};
+use countersign_policy::words::plural;
 use countersign_store::memory::{MemoryRecord, Proposal, ProposalQuery};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 pub use crate::govern::{ProposalDecision, decide};
 
 use crate::Memory;
-use crate::error::MemoryResult;
+use crate::arguments::MemoryArguments;
+use crate::error::{MemoryResult, MemoryToolReply};
 use crate::recall::candidates;
 use crate::view::{self, TextLength};
 use crate::words;
@@ -65,6 +67,21 @@ pub async fn pending(memory: &Memory, limit: u32, now: Timestamp) -> MemoryResul
         all.push(review(memory, proposal).await?);
     }
     Ok(all)
+}
+
+/// The tool `list_proposals`.
+pub(crate) async fn list_proposals(
+    memory: &Memory,
+    given: &MemoryArguments<'_>,
+    now: Timestamp,
+) -> MemoryResult<MemoryToolReply> {
+    let waiting = pending(memory, given.count("limit", 10, 50)?, now).await?;
+    let said = match waiting.len() {
+        0 => "no proposal waits for a decision".to_owned(),
+        count => format!("{} waiting for a decision", plural(count, "proposal")),
+    };
+    let proposals: Vec<Value> = waiting.iter().map(json).collect();
+    Ok(MemoryToolReply::with_message(said).with("count", proposals.len()).with("proposals", proposals))
 }
 
 /// Finds the records similar to a proposal or against it.

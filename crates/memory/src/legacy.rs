@@ -1,10 +1,10 @@
-//! Reads a mind-palace database and leaves it unchanged: decisions, learnings and ideas become legacy records, pending proposals stay
-//! proposals. Columns differ between versions; a missing one is empty.
+//! Reads a mind-palace database and leaves it unchanged: decisions, learnings and ideas become legacy records with
+//! their tags, outcomes and links, pending proposals stay proposals. Columns differ between versions; a missing one is empty.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use countersign_policy::memory::{DecisionOutcome, RecordKind, RecordStatus, Scope};
+use countersign_policy::memory::{DecisionOutcome, RecordKind, RecordRelation, RecordStatus, Scope};
 use countersign_store::memory::{NewProposal, NewRecord};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
@@ -12,12 +12,16 @@ use serde_json::{Value, json};
 
 use crate::PROPOSAL_LIFE;
 use crate::govern::{RecordDraft, proposal_body};
+use crate::markdown::PageRecordLink;
 
 #[derive(Debug, Default)]
 pub struct LegacyImport {
     pub records: Vec<NewRecord>,
     pub proposals: Vec<NewProposal>,
+    pub links: Vec<PageRecordLink>,
     pub empty: usize,
+    /// Links to files of the code, or of a kind unknown here.
+    pub unknown_links: usize,
 }
 
 /// Reads a database; why not, in a line.
@@ -26,6 +30,7 @@ pub fn read(path: &Path, now: Timestamp) -> Result<LegacyImport, String> {
     let connection = Connection::open_with_flags(path, flags).map_err(|error| error.to_string())?;
     let mut legacy = LegacyImport::default();
     let mut tables = 0;
+    let mut tags = tags(&connection)?;
     for (table, kind) in [
         ("decisions", RecordKind::Decision),
         ("learnings", RecordKind::Learning),
@@ -33,7 +38,10 @@ pub fn read(path: &Path, now: Timestamp) -> Result<LegacyImport, String> {
     ] {
         for row in rows(&connection, table)? {
             match record(&row, kind) {
-                Some(record) => legacy.records.push(record),
+                Some(mut record) => {
+                    record.body.tags.extend(tags.remove(&row.text("id")).unwrap_or_default());
+                    legacy.records.push(record);
+                }
                 None => legacy.empty += 1,
             }
         }
@@ -47,10 +55,40 @@ pub fn read(path: &Path, now: Timestamp) -> Result<LegacyImport, String> {
             }
         }
     }
+    read_links(&connection, &mut legacy)?;
     if tables == 0 {
         return Err("it has no table of decisions, learnings or ideas".to_owned());
     }
     Ok(legacy)
+}
+
+/// Links between records: those a person made, and the learnings that speak for a decision.
+fn read_links(connection: &Connection, legacy: &mut LegacyImport) -> Result<(), String> {
+    let known: HashSet<String> = legacy.records.iter().filter_map(|record| record.id.clone()).collect();
+    let supports = rows(connection, "decision_learnings")?.into_iter().map(|row| {
+        (row.text("learning_id"), RecordRelation::Supports.as_str().to_owned(), row.text("decision_id"))
+    });
+    let made = rows(connection, "links")?
+        .into_iter()
+        .map(|row| (row.text("source_id"), row.text("relation"), row.text("target_id")));
+    for (source, relation, target) in made.chain(supports).collect::<Vec<_>>() {
+        match relation.parse::<RecordRelation>() {
+            Ok(relation) if known.contains(&source) && known.contains(&target) => {
+                legacy.links.push(PageRecordLink { source, relation, target });
+            }
+            Ok(_) | Err(_) => legacy.unknown_links += 1,
+        }
+    }
+    Ok(())
+}
+
+/// The tags of each record, in a table of their own.
+fn tags(connection: &Connection) -> Result<HashMap<String, Vec<String>>, String> {
+    let mut all: HashMap<String, Vec<String>> = HashMap::new();
+    for row in rows(connection, "record_tags")? {
+        all.entry(row.text("record_id")).or_default().push(row.text("tag"));
+    }
+    Ok(all)
 }
 
 /// A row by the names of its columns.
@@ -111,6 +149,15 @@ fn rows(connection: &Connection, table: &str) -> Result<Vec<LegacyRow>, String> 
         "scope_path",
         "status",
         "outcome",
+        "outcome_note",
+        "outcome_at",
+        "source_id",
+        "target_id",
+        "relation",
+        "decision_id",
+        "learning_id",
+        "record_id",
+        "tag",
         "confidence",
         "tags",
         "source",
@@ -154,6 +201,8 @@ fn record(row: &LegacyRow, kind: RecordKind) -> Option<NewRecord> {
         session_id: String::new(),
         status: row.text("status").parse().unwrap_or(RecordStatus::Active),
         outcome,
+        outcome_note: row.text("outcome_note"),
+        outcome_at: row.text("outcome_at").parse().ok(),
         id: Some(row.text("id")).filter(|id| !id.is_empty()),
         created: row.text("created_at").parse().ok(),
     })

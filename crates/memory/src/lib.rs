@@ -94,6 +94,7 @@ impl Memory {
         match tool {
             "store" => govern::store(self, &given, actor, now).await,
             "store_direct" => govern::store_direct(self, &given, actor, now).await,
+            "list_proposals" => inbox::list_proposals(self, &given, now).await,
             "approve" => govern::approve(self, &given, actor, now).await,
             "reject" => govern::reject(self, &given, actor, now).await,
             "recall_outcome" => govern::outcome(self, &given, actor, now).await,

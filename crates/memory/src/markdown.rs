@@ -115,6 +115,12 @@ fn facts(record: &MemoryRecord, links: &[(&RecordLink, &str)]) -> Value {
         "tags": body.tags,
         "created_at": record.created.to_string(),
     });
+    if !record.outcome_note.is_empty() {
+        set(&mut facts, "outcome_note", record.outcome_note.as_str().into());
+    }
+    if let Some(at) = record.outcome_at {
+        set(&mut facts, "outcome_at", at.to_string().into());
+    }
     if !links.is_empty() {
         let links =
             links.iter().map(|(link, _)| json!({"relation": link.relation, "target": link.target_id}));
@@ -293,6 +299,8 @@ fn record(facts: &Map<String, Value>, quotes: QuotedFields) -> Result<NewRecord,
         session_id: String::new(),
         status: text("status").parse().unwrap_or(RecordStatus::Active),
         outcome: text("outcome").parse().unwrap_or(DecisionOutcome::Unknown),
+        outcome_note: text("outcome_note").to_owned(),
+        outcome_at: text("outcome_at").parse().ok(),
         id: facts.get("id").and_then(Value::as_str).map(str::to_owned),
         created: text("created_at").parse().ok(),
     })

@@ -56,6 +56,7 @@ struct ToolSpec {
 
 const READ: ToolClass = ToolClass { role: Role::Agent, effect: Effect::Read };
 const WRITE: ToolClass = ToolClass { role: Role::Agent, effect: Effect::Write };
+const PEOPLE_READ: ToolClass = ToolClass { role: Role::Human, effect: Effect::Read };
 const PEOPLE: ToolClass = ToolClass { role: Role::Human, effect: Effect::Write };
 
 const KINDS: FieldType = FieldType::Word(&["decision", "learning", "idea"]);
@@ -219,6 +220,13 @@ const TOOLS: &[ToolSpec] = &[
             ACTOR,
             BY,
         ],
+    },
+    ToolSpec {
+        name: "list_proposals",
+        title: "List pending proposals",
+        class: PEOPLE_READ,
+        about: "The proposals that wait for a person, newest first, each with approved records that are like it or speak against it. For people.",
+        fields: &[LIMIT],
     },
     ToolSpec {
         name: "approve",

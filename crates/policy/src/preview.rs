@@ -16,7 +16,10 @@ use crate::plan::{HiddenArguments, Preview, PreviewSource};
 use crate::record::CallRecord;
 use crate::tool::Tool;
 
-pub use view::{ChangeKind, ChangeView, PreviewAction, PreviewChange, blocks, is_diff};
+pub use view::{
+    ChangeKind, ChangeView, PreviewAction, PreviewChange, blocks, is_diff, is_interface_tree,
+    structured_answer,
+};
 
 /// How the preview of a tool is made, as a rule says or its input schema offers.
 #[derive(Clone, Debug, PartialEq)]

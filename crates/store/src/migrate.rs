@@ -37,6 +37,7 @@ const STEPS: &[MigrationStep] = steps![
     11 "arguments-once": "0011-arguments-once.sql",
     12 "request-ids": "0012-request-ids.sql",
     13 "held-calls": "0013-held-calls.sql",
+    14 "audit-indexes": "0014-audit-indexes.sql",
 ];
 
 pub(crate) fn newest() -> i64 {

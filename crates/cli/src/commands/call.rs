@@ -23,6 +23,7 @@ use crate::commands::completions::candidates;
 use crate::commands::serve;
 use crate::local_gateway::ResolvedConfig;
 use crate::output::OutputSettings;
+use crate::person::ask;
 
 const WHO: &str = "local-cli";
 /// The session: one for all calls, so that a call made again finds the plan somebody approved meanwhile.
@@ -49,16 +50,16 @@ pub(crate) enum CallCommand {
     #[command(
         name = "tool-write",
         after_help = "Examples:
-  countersign call tool-write --tool-name=notes:add --mode execute
-  countersign call tool-write --tool-name=notes:add --mode plan --json"
+  countersign call tool-write --tool-name=notes:add --yes
+  countersign call tool-write --tool-name=notes:add --dry-run --json"
     )]
     Write(ToolCallArgs),
     /// Call a tool that deletes or overwrites something
     #[command(
         name = "tool-destructive",
         after_help = "Examples:
-  countersign call tool-destructive --tool-name=notes:wipe --mode plan
-  countersign call tool-destructive --tool-name=notes:wipe --mode execute"
+  countersign call tool-destructive --tool-name=notes:wipe --dry-run
+  countersign call tool-destructive --tool-name=notes:wipe"
     )]
     Destructive(ToolCallArgs),
 }
@@ -81,12 +82,19 @@ pub(crate) struct ToolCallArgs {
     #[arg(long, value_name = "LEVEL")]
     sensitivity: Option<DataSensitivity>,
 
-    /// The mode: ask, plan or execute; the configured one if left out
+    /// The mode: ask, plan or execute
+    ///
+    /// Without it a change that you confirm here, at the terminal or with --yes, runs in execute mode: you have chosen the
+    /// command that changes something. Everything else is in the configured mode.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
 
-    /// Do not ask, where the caller's own confirmation is enough
-    #[arg(long)]
+    /// Only show what would happen: plan mode
+    #[arg(long, conflicts_with_all = ["mode", "yes"])]
+    dry_run: bool,
+
+    /// Confirm a write as yourself without being asked; what destroys still needs `countersign approve`
+    #[arg(long, short = 'y', visible_alias = "force")]
     yes: bool,
 }
 
@@ -118,7 +126,16 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
             launcher: None,
         };
         let mut line = local_client::Line::open(&gateway, principal, &blueprint.config, voice).await?;
-        let asked = wanted.arguments(variant);
+        let mode = wanted.chosen_mode(variant, ask::can_ask(voice));
+        let asked = wanted.arguments(variant, mode);
+        if let Some(mode) =
+            mode.filter(|mode| wanted.mode.is_none() && *mode != blueprint.config.gateway.mode)
+        {
+            voice.tell(&format!(
+                "mode: {mode}, by this command; the gateway's is {}\n",
+                blueprint.config.gateway.mode
+            ));
+        }
         let reply = line.call(variant, &asked).await?;
         match call_outcome::read(reply, &wanted.tool_name)? {
             call_outcome::CallOutcome::Ran(ran) => ran.answer(&wanted.tool_name, voice),
@@ -134,8 +151,20 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
 }
 
 impl ToolCallArgs {
+    /// The mode the command itself says: a person who types the command for changes and confirms it has chosen to run it. One that
+    /// nobody confirms here stays in the configured mode, because whoever can type a command may be an agent with a shell.
+    fn chosen_mode(&self, variant: CallToolVariant, can_ask: bool) -> Option<Mode> {
+        let is_confirmed_here = self.yes || can_ask;
+        match variant {
+            _ if self.mode.is_some() => self.mode,
+            _ if self.dry_run => Some(Mode::Plan),
+            CallToolVariant::Write | CallToolVariant::Destructive if is_confirmed_here => Some(Mode::Execute),
+            CallToolVariant::Read | CallToolVariant::Write | CallToolVariant::Destructive => None,
+        }
+    }
+
     /// The arguments of the call tool. Those of the tool itself go along as the text they came as.
-    fn arguments(&self, variant: CallToolVariant) -> Map<String, Value> {
+    fn arguments(&self, variant: CallToolVariant, mode: Option<Mode>) -> Map<String, Value> {
         let mut intent = Map::from_iter([("operation_type".to_owned(), json!(variant.operation()))]);
         intent.extend(self.sensitivity.map(|level| ("data_sensitivity".to_owned(), json!(level))));
         intent.extend(self.reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
@@ -146,7 +175,7 @@ impl ToolCallArgs {
             ("wait_seconds".to_owned(), json!(0)),
         ]);
         all.extend(self.json_args.as_ref().map(|text| ("args_json".to_owned(), json!(text))));
-        all.extend(self.mode.map(|mode| ("mode".to_owned(), json!(mode))));
+        all.extend(mode.map(|mode| ("mode".to_owned(), json!(mode))));
         all
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct ServeArgs {
     role: String,
 
     /// The default mode of sessions: ask, plan or execute
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = session_mode)]
     mode: Option<Mode>,
 
     /// The tool surface hosts see: router or direct
@@ -86,6 +86,14 @@ pub(crate) struct ServeArgs {
     /// The name of this gateway's chain in an audit log that several gateways share
     #[arg(long, value_name = "NAME", value_parser = plain_name)]
     replica: Option<String>,
+}
+
+/// A mode. Who knows the memory's own server looks for its roles here.
+fn session_mode(text: &str) -> Result<Mode, String> {
+    match text.parse::<Role>() {
+        Ok(role) => Err(format!("`{role}` is a role, not a mode: use --role {role}")),
+        Err(_) => text.parse().map_err(|error: <Mode as std::str::FromStr>::Err| error.to_string()),
+    }
 }
 
 /// A name that can be told from others on every page it is shown.

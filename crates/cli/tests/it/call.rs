@@ -144,6 +144,46 @@ fn off_a_terminal_a_change_waits_for_someone() {
     insta::assert_snapshot!(masked(&all([waits, waits_too, runs, again])));
 }
 
+/// The default configuration: ask mode, and a write needs more than the caller's word.
+fn default_world() -> World {
+    let world = World::new();
+    world.write("server.py", SERVER);
+    let config = "[upstreams.notes]\ncommand = \"python3\"\nargs = [\"server.py\"]\n";
+    world.write("countersign.toml", config);
+    world
+}
+
+#[test]
+fn a_write_with_yes_runs_in_the_default_configuration_and_says_its_mode() {
+    let world = default_world();
+    let write = ["tool-write", "--tool-name=notes:add_note", "--json_args", r#"{"text":"hello"}"#];
+    let asked = call(&world, &write);
+    assert_eq!((asked.code, calls(&world).len()), (Some(3), 0), "nobody confirmed it: {asked}");
+    let ran = call(&world, &[&write[..], &["-y"]].concat());
+    assert_eq!((ran.code, calls(&world).len()), (Some(0), 1), "{ran}");
+    assert!(ran.stderr.contains("mode: execute, by this command; the gateway's is ask"), "{ran}");
+    let json = call(&world, &[&write[..], &["--force", "--json"]].concat()).envelope();
+    assert_eq!(json["data"]["mode"], "execute", "{json}");
+    let rows = world.run(&["activity", "list", "--type", "approval", "--json"]).envelope();
+    assert_eq!(rows["data"]["activities"][0]["approval"]["rail"], "cli", "a person's row: {rows}");
+    // What destroys is not agreed to unseen.
+    let wipe =
+        ["tool-destructive", "--tool-name=notes:wipe_notes", "--json_args", r#"{"book":"b"}"#, "--yes"];
+    let waits = call(&world, &wipe);
+    assert_eq!((waits.code, calls(&world).len()), (Some(4), 2), "{waits}");
+}
+
+#[test]
+fn a_dry_run_is_plan_mode() {
+    let world = default_world();
+    let edit =
+        ["tool-destructive", "--tool-name=notes:edit_note", "--json_args", r#"{"text":"new"}"#, "--dry-run"];
+    let shown = call(&world, &edit);
+    assert_eq!((shown.code, calls(&world).len()), (Some(0), 0), "{shown}");
+    assert!(shown.stdout.contains("+new") && shown.stderr.contains("mode: plan"), "{shown}");
+    assert_eq!(call(&world, &[&edit[..], &["--yes"]].concat()).code, Some(2), "one or the other");
+}
+
 #[test]
 fn what_the_law_refuses_is_refused_here() {
     let world = world();

@@ -11,7 +11,7 @@ fn preset() -> String {
 }
 
 /// Every write of the server, by what its authors say of it: destroys, and previews itself.
-const POLICY: [(&str, bool, bool); 34] = [
+const POLICY: [(&str, bool, bool); 38] = [
     ("create_purchase_order", false, true),
     ("create_sales_order", false, true),
     ("create_manufacturing_order", false, true),
@@ -46,6 +46,10 @@ const POLICY: [(&str, bool, bool); 34] = [
     ("correct_sales_order", true, true),
     ("correct_purchase_order", true, true),
     ("rebuild_cache", true, true),
+    ("create_custom_field_definition", true, true),
+    ("update_custom_field_definition", true, true),
+    ("delete_custom_field_definition", true, true),
+    ("delete_sales_return", true, true),
 ];
 
 fn world() -> World {

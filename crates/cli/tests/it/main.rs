@@ -8,6 +8,7 @@
 
 mod activity;
 mod add_command;
+mod amof_server;
 mod call;
 mod classify;
 mod configuration;

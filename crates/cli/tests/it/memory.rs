@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::people::kit::typed;
 use crate::world::World;
 
-const ADMIN: [&str; 6] =
-    ["store_direct", "approve", "reject", "recall_outcome", "recall_link", "recall_unlink"];
+const ADMIN: [&str; 7] =
+    ["store_direct", "list_proposals", "approve", "reject", "recall_outcome", "recall_link", "recall_unlink"];
 
 /// What the examples of the help texts name.
 pub(crate) fn fill(world: &World) {
@@ -128,7 +128,7 @@ fn an_agents_line_excludes_admin_tools() {
         assert!(stored["data"]["proposal_id"].as_str().unwrap().starts_with("prop_"), "{stored}");
         let hidden = server.envelope("recall_decisions", &json!({"query": "use"}));
         assert_eq!(hidden["data"]["count"], 0);
-        assert_eq!(server.end(), "MCP server starting in AGENT mode (restricted)\n");
+        assert_eq!(server.end(), "🤖 MCP server starting in AGENT mode (restricted)\n");
     }
     let rows = world.run(&["activity", "list", "--json", "--status", "refused", "--limit", "100"]).envelope();
     let rows = rows["data"]["activities"].as_array().unwrap().clone();
@@ -152,7 +152,7 @@ fn a_humans_line_includes_all_tools() {
     let read = server.envelope("recall_decisions", &json!({"id": id}));
     assert_eq!(read["data"]["record"]["authority"], "approved");
     assert_eq!(read["data"]["record"]["promoted_from_proposal_id"], "");
-    assert_eq!(server.end(), "MCP server starting in HUMAN mode (full access)\n");
+    assert_eq!(server.end(), "⚠️  MCP server starting in HUMAN mode (full access)\n");
     let audit = world.run(&["memory", "audit", "--action", "direct_write", "--json"]).envelope();
     let row = &audit["data"]["audit"][0];
     assert_eq!(
@@ -164,12 +164,64 @@ fn a_humans_line_includes_all_tools() {
 #[test]
 fn a_bad_mode_fails_the_start_naming_both() {
     let world = World::new();
-    for bad in ["admin", "", "HUMAN"] {
+    for bad in ["root", "admin", "HUMAN"] {
         let told = world.run(&["memory", "serve", "--mode", bad]);
         assert_eq!(told.code, Some(2), "{told}");
-        assert!(told.stderr.contains("must be agent or human"), "{told}");
+        let message = format!("invalid mode: {bad} (must be 'agent' or 'human')");
+        assert!(told.stderr.contains(&message), "{told}");
         assert!(told.stdout.is_empty(), "{told}");
     }
+}
+
+#[test]
+fn an_empty_mode_is_the_agents() {
+    let world = World::new();
+    let server = Server::start(&world, &["memory", "serve", "--mode", ""]);
+    assert_eq!(server.end(), "🤖 MCP server starting in AGENT mode (restricted)\n");
+}
+
+/// Who looks for the memory's mode on the gateway is told what it is called there.
+#[test]
+fn the_gateway_names_the_role_to_who_asks_for_it_as_a_mode() {
+    let world = World::new();
+    let told = world.run(&["serve", "--mode", "human"]);
+    assert_eq!(told.code, Some(2), "{told}");
+    assert!(told.stderr.contains("`human` is a role, not a mode: use --role human"), "{told}");
+}
+
+/// The program under the name of its original.
+#[cfg(unix)]
+#[test]
+fn the_program_answers_to_the_name_palace() {
+    let world = World::new();
+    let palace = world.work().join("palace");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_countersign"), &palace).unwrap();
+    let run = |args: &[&str]| world.command(&palace).args(args).output().unwrap();
+    let stored = run(&["store", "--direct", "--as", "decision", "Use SQLite"]);
+    assert!(stored.status.success(), "{}", String::from_utf8_lossy(&stored.stderr));
+    let served = run(&["serve", "--mode", "human"]);
+    assert!(served.status.success(), "{}", String::from_utf8_lossy(&served.stderr));
+    let said = String::from_utf8_lossy(&served.stderr).into_owned();
+    assert_eq!(said, "⚠️  MCP server starting in HUMAN mode (full access)\n");
+    assert_eq!(
+        world.run(&["memory", "audit", "--json"]).envelope()["data"]["audit"][0]["action"],
+        "direct_write"
+    );
+}
+
+/// A person on a human connection sees what waits, without leaving it.
+#[test]
+fn a_humans_line_lists_pending_proposals() {
+    let world = World::new();
+    let proposed = world.run(&["memory", "store", "--as", "decision", "Use YAML", "--json"]).envelope();
+    let mut server = Server::start(&world, &["memory", "serve", "--mode", "human"]);
+    let waiting = server.envelope("list_proposals", &json!({}));
+    assert_eq!(waiting["data"]["count"], 1, "{waiting}");
+    assert_eq!(waiting["data"]["proposals"][0]["id"], proposed["data"]["proposal_id"], "{waiting}");
+    let by = json!({"proposalId": proposed["data"]["proposal_id"], "by": "ada"});
+    assert_eq!(server.envelope("approve", &by)["ok"], true);
+    assert_eq!(server.envelope("list_proposals", &json!({}))["data"]["count"], 0);
+    server.end();
 }
 
 /// The seed's `TestExecuteStoreSuccess`: `--direct` leaves its audit row, and needs a person.

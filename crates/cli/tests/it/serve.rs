@@ -31,6 +31,7 @@ mod page;
 mod people;
 mod principals;
 mod races;
+mod recorded_katana;
 mod reload;
 pub(crate) mod replicas;
 mod runs;

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// The longest refusal, in bytes.
 const REFUSAL: usize = 300;
+/// The longest hold, in bytes, besides an upstream's own preview.
+const HOLD: usize = 600;
 /// How much of an upstream's own preview is repeated.
 const PREVIEW: usize = 4 << 10;
 /// The longest name in a sentence, in characters.
@@ -24,12 +26,20 @@ pub(super) fn for_model(envelope: &Envelope) -> String {
         (None, Some("preview")) => preview(envelope),
         (None, _) => return data(envelope),
     };
-    let warnings = envelope.warnings.iter().map(|warning| format!("\nNote: {warning}."));
-    let text = warnings.fold(text, |text, warning| text + &warning);
+    let text = with_notes(text, envelope) + &shown(envelope);
     match envelope.member_text("ran_steps") {
         Some(steps) => format!("{text}\nRan before it: {steps}"),
         None => text,
     }
+}
+
+/// The warnings, as far as there is room: the whole of them is in `structuredContent`.
+fn with_notes(text: String, envelope: &Envelope) -> String {
+    let notes = envelope.warnings.iter().map(|warning| format!("\nNote: {warning}."));
+    notes.fold(text, |text, note| {
+        let room = HOLD.saturating_sub(text.len());
+        if note.len() <= room { text + &note } else { text }
+    })
 }
 
 /// The data alone, as JSON; warnings beside it where there are any.
@@ -47,10 +57,7 @@ fn hold(envelope: &Envelope) -> String {
     let blocks = envelope.data.get("blocks").and_then(Value::as_array);
     if let Some(block) = blocks.and_then(|blocks| blocks.first()?.as_str()) {
         let why = excerpt(block, 2 * NAME);
-        return format!(
-            "Nothing has changed, and {tool} can't run like this: {why}. Fix it or stop.{}",
-            shown(envelope)
-        );
+        return format!("Nothing has changed, and {tool} can't run like this: {why}. Fix it or stop.");
     }
     let mut run = json!({"plan_id": plan, "confirm_token": word("confirm_token"), "yes": true});
     if let (Some("type"), Some(run)) = (confirm("kind"), run.as_object_mut()) {
@@ -64,16 +71,15 @@ fn hold(envelope: &Envelope) -> String {
         (command, url) => format!("A person approves at {url} or with `{command}`. Then:"),
     };
     format!(
-        "Waiting for confirmation: {tool} ({}). Nothing has changed. Plan {plan}{until}.\n{ask} run_plan {run}{}",
-        word("effect"),
-        shown(envelope)
+        "Waiting for confirmation: {tool} ({}). Nothing has changed. Plan {plan}{until}.\n{ask} run_plan {run}",
+        word("effect")
     )
 }
 
 fn preview(envelope: &Envelope) -> String {
     let word = |name: &str| envelope.data.get(name).and_then(Value::as_str).unwrap_or_default();
     let (tool, hint) = (excerpt(word("tool"), NAME), word("execute_hint"));
-    format!("Preview only: {tool} was not run, {hint}.{}", shown(envelope))
+    format!("Preview only: {tool} was not run, {hint}.")
 }
 
 /// The upstream's own preview. One that we computed from the arguments is left out: the model has just sent them.
@@ -168,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_hold_is_a_few_sentences_with_all_that_is_needed() {
-        let text = for_model(&asking().warn(vec!["x".repeat(100)]));
-        assert!(text.len() <= 600, "{} bytes: {text}", text.len());
+        let text = for_model(&asking().warn(vec!["x".repeat(100), "y".repeat(400)]));
+        assert!(text.len() <= HOLD, "{} bytes: {text}", text.len());
         for part in [
             "pln_01K",
             "9f0c1d0e-9a3c",

@@ -3,6 +3,7 @@
 
 use countersign_policy::call::HostVouching;
 use countersign_policy::confirm::{Kind, RecordedChannel};
+use countersign_policy::intent::CallEntryPoint;
 use countersign_policy::plan::{Plan, PlanStep, Preview};
 use countersign_policy::preview::ChangeView;
 use countersign_policy::redact::Redactor;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::message::{RepeatedCall, apply_text, cancel_text, retry_text};
 use super::nonce::nonce;
+use super::own_card::{brings_card, own_tree};
 use crate::escape;
 use crate::state::GatewayState;
 
@@ -25,12 +27,15 @@ pub(crate) fn confirmation_meta(
 ) -> Map<String, Value> {
     let policy = gateway.policy.load();
     let mut view = plan_view(plan, &gateway.redactor);
+    let apply = apply_text(plan, again, token);
+    let listed = gateway.catalog.load().get(&plan.tool).is_some_and(|listed| brings_card(&listed.tool));
+    let own = own_tree(plan, &apply).filter(|_| listed && again.entry_point == CallEntryPoint::Direct);
     view.extend([
         ("status".to_owned(), json!("ready")),
         ("plan_id".to_owned(), json!(holding.plan_id)),
         ("state".to_owned(), json!(holding.state)),
         ("expires_at".to_owned(), json!(holding.expires)),
-        ("apply".to_owned(), apply_text(plan, again, token).into()),
+        ("apply".to_owned(), apply.into()),
         ("cancel".to_owned(), cancel_text(plan).into()),
         ("retry".to_owned(), retry_text(plan, again).into()),
         ("approve_command".to_owned(), format!("countersign approve {}", holding.plan_id).into()),
@@ -45,6 +50,7 @@ pub(crate) fn confirmation_meta(
     let card = json!({"plan_id": holding.plan_id, "nonce": nonce(&gateway.store, &holding.plan_id, shown)});
     [("countersign/card".to_owned(), card), ("countersign/view".to_owned(), Value::Object(view))]
         .into_iter()
+        .chain(own)
         .collect()
 }
 

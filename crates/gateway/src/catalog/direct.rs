@@ -1,6 +1,8 @@
 //! A tool's definition on the direct surface: its own bytes with our name, annotations of the governed effect, and one more optional
 //! argument. Invisible characters are escaped; everything else stays.
 
+use std::borrow::Cow;
+
 use countersign_mcp::raw::{self, MemberEdit, RawJson};
 use countersign_policy::effect::Effect;
 use serde_json::Value;
@@ -47,11 +49,23 @@ fn edited(listed: &Listed) -> Option<String> {
     if !listed.keeps_output_schema() {
         edits.push(MemberEdit::Remove("outputSchema"));
     }
+    let description = described(listed);
+    if let Some(description) = &description {
+        edits.push(MemberEdit::Set("description", description.get()));
+    }
     let titled = titled(listed, &text);
     if let Some(title) = &titled {
         edits.push(MemberEdit::Set("title", title.get()));
     }
     raw::edit_text(&text, &edits)
+}
+
+/// A description that is not the tool's own.
+fn described(listed: &Listed) -> Option<RawJson> {
+    match listed.description() {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(said) => Some(raw::to_raw(&escape::visible(&said))),
+    }
 }
 
 /// A title for a tool that has none and is listed under a name of ours.

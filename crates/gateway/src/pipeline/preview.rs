@@ -10,7 +10,7 @@ use countersign_policy::call::Arguments;
 use countersign_policy::gate::{CallDraft, DryRun, Refused, SentMeta};
 use countersign_policy::ids::{PlanId, UpstreamId};
 use countersign_policy::plan::{Preview, PreviewSource};
-use countersign_policy::preview::PreviewStyle;
+use countersign_policy::preview::{PreviewStyle, structured_answer};
 use countersign_policy::record::RowStatus;
 use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_policy::strict_json;
@@ -179,7 +179,7 @@ fn read_preview(
     style: &PreviewStyle,
     result: &RawJson,
 ) -> Result<Preview, PreviewFault> {
-    // The text of a command is its error message; that of an upstream is data, and is not shown as a message.
+    // The text of a command is its own error message; that of an upstream is quoted as its words.
     let by_command = matches!(style, PreviewStyle::Command(_)) || dry.tool.as_str().ends_with(PREVIEW_SUFFIX);
     let is_error = raw::get(result, "isError").is_some_and(|flag| flag.get() == "true");
     // `_meta` may hold times and ids that differ in each dry run, which would look like drift.
@@ -213,10 +213,11 @@ fn dry_run_refusal(upstream: &dyn Upstream, dry: &DryRun, by_command: bool, resu
     }
     let of_error =
         |part: &str| result.pointer(&format!("/structuredContent/errors/0/{part}")).and_then(Value::as_str);
-    let text = result.pointer("/content/0/text").and_then(Value::as_str).filter(|_| by_command);
+    let text = result.pointer("/content/0/text").and_then(Value::as_str);
     let why = match (of_error("code"), of_error("message"), text) {
         (Some(code), Some(message), _) => escape::excerpt(&format!("{code}: {message}"), 300),
-        (_, _, Some(text)) => escape::excerpt(text, 300),
+        (_, _, Some(text)) if by_command => escape::excerpt(text, 300),
+        (_, _, Some(text)) => format!("the upstream answered: {}", escape::excerpt(text, 200)),
         _ => "the upstream answered with an error".to_owned(),
     };
     failed(dry, &why).with("result", result)
@@ -233,7 +234,8 @@ fn without_meta(result: &RawJson) -> Value {
 /// The part of a preview that must not change until the call runs: the named paths, else the structure, else the content.
 fn decisive_part(result: &Value, paths: &[String]) -> Value {
     // Structure over text: prose around the same facts may be worded differently each time.
-    let body = result.get("structuredContent").unwrap_or(result);
+    let structure = structured_answer(result);
+    let body = structure.as_ref().unwrap_or(result);
     if paths.is_empty() {
         return body.clone();
     }

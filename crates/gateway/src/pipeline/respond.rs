@@ -8,7 +8,7 @@ use countersign_policy::envelope::Envelope;
 use countersign_policy::ids::{PlanId, RequestId};
 use countersign_policy::mode::Mode;
 use countersign_policy::plan::{Plan, Preview};
-use countersign_policy::preview::blocks;
+use countersign_policy::preview::{blocks, is_interface_tree};
 use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_policy::strict_json;
 use countersign_policy::suggest::SuggestionTrigger;
@@ -119,17 +119,18 @@ impl CallPipeline<'_> {
             .with("tool", plan.tool.to_string())
             .with("effect", plan.effect.as_str())
             .with("confirm", confirm)
-            .with("preview", preview_data(&plan.preview))
-            .with("confirm_token", token.as_str())
-            .with("confirm_plan_hash", holding.hash.hex())
-            .with("confirm_token_expires_at", plan.expires.to_string());
-        // Nobody can agree to what the preview forbids: the answer says that instead of where to ask.
+            .with("preview", preview_data(&plan.preview));
+        // Nobody can agree to what the preview forbids: the answer says that, without a token and without where to ask.
         let blocks = blocks(plan);
         if !blocks.is_empty() {
             return envelope
                 .with("blocks", blocks)
                 .with("next_actions", json!([NextAction::FixArguments, NextAction::Stop]));
         }
+        envelope = envelope
+            .with("confirm_token", token.as_str())
+            .with("confirm_plan_hash", holding.hash.hex())
+            .with("confirm_token_expires_at", plan.expires.to_string());
         // A model that may confirm by itself is not pointed to a person.
         if plan.requirement.strength > ApprovalStrength::Caller {
             envelope = envelope.with("approve_command", format!("countersign approve {}", holding.plan_id));
@@ -161,9 +162,15 @@ impl CallPipeline<'_> {
     }
 }
 
-/// A preview as answers carry it.
+/// A preview as answers carry it. A tree of window parts is left out: it draws what the text says.
 pub(super) fn preview_data(preview: &Preview) -> Value {
-    json!({"source": preview.source, "digest": preview.digest, "shown": preview.shown})
+    let mut shown = preview.shown.clone();
+    if let Some(members) = shown.as_object_mut()
+        && members.get("structuredContent").is_some_and(is_interface_tree)
+    {
+        members.remove("structuredContent");
+    }
+    json!({"source": preview.source, "digest": preview.digest, "shown": shown})
 }
 
 /// A result beyond the frame limit. Not retryable: the same call would give the same.

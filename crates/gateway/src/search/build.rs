@@ -7,7 +7,8 @@ use super::terms::{self, TextWord, WordLink};
 use super::{Alternative, Document, Index, Posting, schema, synonyms};
 
 struct FieldWeights {
-    /// Relative to one mention in a description.
+    /// Relative to each other. Real schemas repeat the same arguments (`id`, `page`, `query`) in most tools of a server, so that those count
+    /// little beside what a tool says of itself.
     weight: f32,
     /// How much a long text is marked down: 0 not at all, 1 in proportion.
     length: f32,
@@ -34,9 +35,9 @@ const FIELDS: [FieldWeights; 6] = [
     FieldWeights { weight: 3.0, length: 0.3, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
     FieldWeights { weight: 1.5, length: 0.0, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
     FieldWeights { weight: 2.0, length: 0.3, mentions: 1.0, chars: NAME_CHARS, compounds: Compounds::Every },
-    FieldWeights { weight: 1.0, length: 0.5, mentions: 3.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
-    FieldWeights { weight: 1.0, length: 0.5, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
-    FieldWeights { weight: 0.4, length: 0.6, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
+    FieldWeights { weight: 1.5, length: 0.5, mentions: 3.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
+    FieldWeights { weight: 0.3, length: 0.5, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
+    FieldWeights { weight: 0.15, length: 0.6, mentions: 2.0, chars: TEXT_CHARS, compounds: Compounds::Glued },
 ];
 
 /// How fast further mentions stop counting (BM25's k1).

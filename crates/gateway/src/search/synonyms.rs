@@ -121,6 +121,7 @@ const VERBS: &[SynonymGroup] = &[
     (SAME, &["silence", "mute", "snooze", "suppress", "ignore", "acknowledge"]),
     (SAME, &["restart", "reboot", "bounce", "reload", "cycle"]),
     (SAME, &["rollback", "revert", "undo", "restore", "recover"]),
+    (NEAR, &["undo", "reset"]),
     (NEAR, &["deploy", "apply", "release", "rollout", "ship", "install"]),
     (SAME, &["release", "publish"]),
     // decide
@@ -204,6 +205,12 @@ const NOUNS: &[SynonymGroup] = &[
     (SAME, &["label", "tag", "category"]),
     (SAME, &["emoji", "reaction", "react"]),
     (SAME, &["location", "place", "position"]),
+    (NEAR, &["place", "restaurant", "shop", "hotel", "cafe"]),
+    (SAME, &["elevation", "height", "altitude"]),
+    (SAME, &["directions", "route"]),
+    (SAME, &["child", "children", "subpage", "nested"]),
+    (NEAR, &["history", "log"]),
+    (NEAR, &["payable", "receivable", "owe", "debt"]),
     (SAME, &["reminder", "todo", "task"]),
     (SAME, &["contact", "addressbook"]),
     (SAME, &["comment", "reply", "remark"]),
@@ -212,6 +219,8 @@ const NOUNS: &[SynonymGroup] = &[
 
 /// Phrases that mean one word, matched before fillers are dropped.
 const PHRASES: &[(&[&str], &str)] = &[
+    (&["who", "am", "i"], "whoami"),
+    (&["who", "wrote"], "blame"),
     (&["get", "rid", "of"], "delete"),
     (&["throw", "away"], "delete"),
     (&["look", "for"], "search"),

@@ -19,10 +19,7 @@ pub fn variant(name: &str) -> Option<CallToolVariant> {
 
 /// `usage_instructions` of `retrieve_tools`.
 pub const USAGE: &str = "Use call_tool_read for read-only operations, call_tool_write for modifications, \
-    call_tool_destructive for deletions. Intent must match tool variant: intent.operation_type repeats the operation. \
-    call_with names the call tool for each tool; the first results are in full, detail=\"full\" gives all so. An upstream in \
-    starting has more tools in a moment. Where an answer says confirmation_required, show the preview, end the \
-    turn, and after the user agreed repeat the call with confirm_token and yes=true.";
+    call_tool_destructive for deletions. Intent must match tool variant.";
 
 /// The three call tools and the search.
 pub static ROUTER: LazyLock<Vec<RawToolDefinition>> = LazyLock::new(|| {
@@ -58,11 +55,11 @@ pub static ROUTER: LazyLock<Vec<RawToolDefinition>> = LazyLock::new(|| {
 const FINDING: &str = "Find tools and the right call tool with retrieve_tools. Declare the operation twice: by this \
     tool and by intent.operation_type.";
 
-/// What to do after a preview. It leads with the host that shows no card: nobody may wait for a click that can't come.
 /// What a tool says that may be followed as a task.
 pub(crate) static MAY_BE_TASK: LazyLock<RawToolDefinition> =
     LazyLock::new(|| raw::to_raw(&json!({"taskSupport": "optional"})));
 
+/// What to do after a preview. It leads with the host that shows no card: nobody may wait for a click that can't come.
 const COACHING: &str = "An answer with status confirmation_required is a preview: nothing has changed. If no card is shown, \
     summarise the preview, end the turn and ask the user; after a yes repeat the same call with confirm_token and yes=true. If a \
     card is shown, end the turn without repeating it or asking again. On a message `Apply: call …` re-issue exactly that call. On \
@@ -124,7 +121,8 @@ pub static OWN: LazyLock<Vec<RawToolDefinition>> = LazyLock::new(|| {
             "retrieve_tools",
             "Find tools",
             "Finds upstream tools by what they do. Each result says which call tool to use (call_with), its effect and \
-             what confirmation it needs.",
+             what confirmation it needs. The first results are in full, detail=\"full\" gives all so. An upstream in starting has \
+             more tools in a moment.",
             &object(&[
                 (
                     "query",

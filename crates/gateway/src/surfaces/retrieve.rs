@@ -128,7 +128,7 @@ fn told(hits: &[(&Listed, f64)], first: usize, detail: Detail) -> Vec<Value> {
 fn tell(listed: &Listed, score: f64, detail: Detail) -> Value {
     let name = listed.tool.full_name().to_string();
     let call_with = CallToolVariant::for_effect(listed.outlook.effect).call_tool();
-    let description = listed.tool.description();
+    let description = &*listed.description();
     let (description, schema) = match detail {
         Detail::Line => {
             let description = cut(description, LINE);

@@ -22,8 +22,8 @@ on_both!(
 );
 
 /// What the seed's matrix says is for people only.
-const ADMIN: [&str; 6] =
-    ["store_direct", "approve", "reject", "recall_outcome", "recall_link", "recall_unlink"];
+const ADMIN: [&str; 7] =
+    ["store_direct", "list_proposals", "approve", "reject", "recall_outcome", "recall_link", "recall_unlink"];
 /// What it says is for agents as well.
 const OPEN: [&str; 14] = [
     "store",

@@ -7,7 +7,11 @@ use serde_json::json;
 
 use crate::world::{On, World, agent, at, on_both, person};
 
-on_both!(what_is_exported_comes_back, a_mind_palace_database_becomes_legacy_approved);
+on_both!(
+    what_is_exported_comes_back,
+    a_mind_palace_database_becomes_legacy_approved,
+    links_tags_and_outcomes_come_along_and_a_second_import_changes_nothing,
+);
 
 async fn all(world: &World) -> Vec<MemoryRecord> {
     let query = RecordQuery {
@@ -135,4 +139,60 @@ async fn a_mind_palace_database_becomes_legacy_approved(on: On) {
     let not_one = world.room.path().join("other.db");
     rusqlite::Connection::open(&not_one).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
     assert!(legacy::read(&not_one, at(0)).is_err());
+}
+
+async fn links_tags_and_outcomes_come_along_and_a_second_import_changes_nothing(on: On) {
+    let world = World::on(on).await;
+    let path = world.room.path().join("memory.db");
+    let palace = rusqlite::Connection::open(&path).unwrap();
+    palace
+        .execute_batch(
+            "CREATE TABLE decisions (id TEXT PRIMARY KEY, content TEXT, status TEXT, outcome TEXT, outcome_note TEXT, outcome_at TEXT,
+               created_at TEXT);
+             CREATE TABLE learnings (id TEXT PRIMARY KEY, content TEXT, confidence REAL);
+             CREATE TABLE links (id TEXT PRIMARY KEY, source_id TEXT, source_kind TEXT, target_id TEXT, target_kind TEXT, relation TEXT);
+             CREATE TABLE record_tags (record_id TEXT, record_kind TEXT, tag TEXT);
+             CREATE TABLE decision_learnings (decision_id TEXT, learning_id TEXT);
+             INSERT INTO decisions VALUES ('d_0000000000000001', 'Use YAML', 'superseded', 'failed', 'too many types',
+               '2026-01-02T03:04:05Z', '2025-12-01T10:00:00Z');
+             INSERT INTO decisions VALUES ('d_0000000000000002', 'Use TOML', 'active', 'successful', 'nobody complained', NULL,
+               '2025-12-02T10:00:00Z');
+             INSERT INTO learnings VALUES ('lrn_0000000000000003', 'People read comments', 0.8);
+             INSERT INTO links VALUES ('l_1', 'd_0000000000000002', 'decision', 'd_0000000000000001', 'decision', 'supersedes');
+             INSERT INTO links VALUES ('l_2', 'd_0000000000000002', 'decision', 'src/config.go', 'code', 'implements');
+             INSERT INTO record_tags VALUES ('d_0000000000000002', 'decision', 'config');
+             INSERT INTO decision_learnings VALUES ('d_0000000000000002', 'lrn_0000000000000003');",
+        )
+        .unwrap();
+    drop(palace);
+    let store = world.memory.store();
+    let take_in = async || {
+        let found = legacy::read(&path, at(0)).unwrap();
+        assert_eq!((found.links.len(), found.unknown_links), (2, 1), "a link to a file is told");
+        let ids = store.import_records(found.records, Origin::Legacy, person(), at(1)).await.unwrap();
+        let mut linked = 0;
+        for one in found.links {
+            let made = store.link_records(&one.source, &one.target, one.relation, person(), at(1)).await;
+            linked += usize::from(made.unwrap().is_ok());
+        }
+        (ids.len(), linked)
+    };
+    assert_eq!(take_in().await, (3, 2));
+    let before = (all(&world).await, store.links().await.unwrap());
+    let old = store.record("d_0000000000000001").await.unwrap().unwrap();
+    assert_eq!(old.outcome_note, "too many types");
+    assert_eq!(old.outcome_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    let new = store.record("d_0000000000000002").await.unwrap().unwrap();
+    assert_eq!(
+        (new.outcome_note.as_str(), new.body.tags.as_slice()),
+        ("nobody complained", &["config".to_owned()][..])
+    );
+    assert_eq!(take_in().await, (0, 0), "what was superseded is not there twice");
+    assert_eq!((all(&world).await, store.links().await.unwrap()), before);
+    // Out to a page and back in changes nothing either.
+    let page = markdown::write(&before.0, &before.1);
+    let again = markdown::read(&page).unwrap();
+    assert_eq!(again.iter().filter(|one| !one.outcome_note.is_empty()).count(), 2, "{page}");
+    assert!(store.import_records(again, Origin::Direct, person(), at(2)).await.unwrap().is_empty());
+    assert_eq!(all(&world).await, before.0);
 }

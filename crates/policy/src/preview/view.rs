@@ -108,25 +108,26 @@ impl ChangeView {
         let mut view = Self::default();
         let ResultContent { mut texts, others, is_for_people } = ResultContent::of(result);
         let structure = result.get("structuredContent").filter(|structure| structure.is_object());
-        // A text that is the structure once more, or the structure itself, is not shown twice.
-        let mut body = structure.cloned();
+        let is_tree = structure.is_some_and(is_interface_tree);
+        let mut bodies: Vec<Value> = structure.filter(|_| !is_tree).into_iter().cloned().collect();
+        // A text that is the structure once more is not shown twice; one that says something else is read as well, because some
+        // servers keep their answer in the text and leave the structure to the host's window.
         texts.retain(|text| match strict_json::read_to_show(text) {
-            Some(parsed @ Value::Object(_)) => match &body {
-                Some(body) => *body != parsed,
-                None => {
-                    body = Some(parsed);
-                    false
+            Some(parsed @ Value::Object(_)) => {
+                if !bodies.contains(&parsed) {
+                    bodies.push(parsed);
                 }
-            },
+                false
+            }
             _ => true,
         });
-        if body.is_none() && result.get("content").is_none() {
-            body = Some(result.clone());
+        if bodies.is_empty() && !is_tree && result.get("content").is_none() {
+            bodies.push(result.clone());
         }
         for text in texts {
             view.take_text(text);
         }
-        if let Some(body) = body {
+        for body in bodies {
             view.take_body(body);
         }
         let shown: Vec<&String> = view.texts.iter().chain(&view.diffs).collect();
@@ -135,6 +136,10 @@ impl ChangeView {
         }
         if is_for_people {
             view.for_programs = view.rest.take();
+        }
+        if is_tree {
+            // How a window draws it, and not what happens: kept, and not read to anybody.
+            view.for_programs = structure.cloned();
         }
         let more = Some(beside(result)).filter(|more| !more.is_empty()).map(Value::Object);
         let others = Some(others).filter(|others| !others.is_empty()).map(Value::Array);
@@ -168,7 +173,7 @@ impl ChangeView {
 
     fn take_body(&mut self, body: Value) {
         let Value::Object(mut members) = body else {
-            self.rest = (!body.is_null()).then_some(body);
+            self.keep((!body.is_null()).then_some(body));
             return;
         };
         self.take_members(&mut members);
@@ -184,7 +189,15 @@ impl ChangeView {
                 }
             }
         }
-        self.rest = (!members.is_empty()).then_some(Value::Object(members));
+        self.keep((!members.is_empty()).then_some(Value::Object(members)));
+    }
+
+    /// Adds what was not recognised of one body to that of the others.
+    fn keep(&mut self, more: Option<Value>) {
+        self.rest = match (self.rest.take(), more) {
+            (Some(rest), Some(more)) => Some(Value::Array(vec![rest, more])),
+            (rest, more) => rest.or(more),
+        };
     }
 
     fn take_members(&mut self, members: &mut Map<String, Value>) {
@@ -212,9 +225,12 @@ impl ChangeView {
             && let Some(Value::Array(all)) = members.shift_remove("warnings")
         {
             for warning in all.iter().filter_map(Value::as_str) {
-                match warning.trim_start().strip_prefix(BLOCK) {
-                    Some(block) => self.blocks.push(block.trim().to_owned()),
-                    None => self.warnings.push(warning.to_owned()),
+                let (all, text) = match warning.trim_start().strip_prefix(BLOCK) {
+                    Some(block) => (&mut self.blocks, block.trim()),
+                    None => (&mut self.warnings, warning),
+                };
+                if !all.iter().any(|known| known == text) {
+                    all.push(text.to_owned());
                 }
             }
         }
@@ -248,6 +264,21 @@ pub fn blocks(plan: &Plan) -> Vec<String> {
         all.extend(ChangeView::of(&step.preview).blocks);
     }
     all
+}
+
+/// Whether a structure is a tree of window parts (Prefab): how a host draws an answer, and not what it says.
+pub fn is_interface_tree(structure: &Value) -> bool {
+    structure.get("$prefab").is_some_and(Value::is_object)
+}
+
+/// What a result says to programs: its structure, or the JSON of its text where the structure is a tree of window parts.
+pub fn structured_answer(result: &Value) -> Option<Value> {
+    let structure = result.get("structuredContent")?;
+    if !is_interface_tree(structure) {
+        return Some(structure.clone());
+    }
+    let ResultContent { texts, .. } = ResultContent::of(result);
+    texts.iter().filter_map(|text| strict_json::read_to_show(text)).find(Value::is_object)
 }
 
 /// Whether a text is a unified difference.
@@ -458,6 +489,30 @@ mod tests {
             assert_eq!(view.target.as_deref(), Some("purchase order 7"));
             assert!(view.texts.is_empty(), "said once: {view:?}");
         }
+    }
+
+    #[test]
+    fn the_text_is_read_where_the_structure_is_a_tree_of_window_parts() {
+        let tree =
+            json!({"$prefab": {"version": "0.3"}, "view": {"type": "Div", "children": []}, "state": {}});
+        let text = |said: &Value| json!([{"type": "text", "text": said.to_string()}]);
+        let result = json!({"content": text(&katana()), "structuredContent": tree});
+        let view = ChangeView::of_result(&result);
+        assert_eq!(view.actions.len(), 1, "{view:?}");
+        assert_eq!(view.blocks, ["the period is closed"]);
+        assert_eq!((view.rest, view.for_programs), (None, Some(tree)), "kept, and not shown");
+        assert_eq!(structured_answer(&result), Some(katana()));
+    }
+
+    #[test]
+    fn a_block_counts_in_either_place_and_is_said_once() {
+        let structure = json!({"id": 7, "warnings": ["late"]});
+        let said = json!({"number": "PO-7", "warnings": ["late", "BLOCK: the period is closed"]});
+        let content = json!([{"type": "text", "text": said.to_string()}]);
+        let view = ChangeView::of_result(&json!({"content": content, "structuredContent": structure}));
+        assert_eq!(view.blocks, ["the period is closed"]);
+        assert_eq!(view.warnings, ["late"]);
+        assert_eq!(view.rest, Some(json!([{"id": 7}, {"number": "PO-7"}])), "nothing is dropped");
     }
 
     #[test]

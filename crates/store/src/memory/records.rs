@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::proposals::decode_body;
 use super::{AuditAction, Body, MemoryActor, content_hash, new_id, prefix, text};
 use crate::Store;
-use crate::engine::{Cell, FoundRow, cells, json_text};
+use crate::engine::{FoundRow, cells, json_text};
 use crate::fault::StoreFault;
 use crate::writer::Tx;
 
@@ -36,6 +36,9 @@ pub struct NewRecord {
     pub session_id: String,
     pub status: RecordStatus,
     pub outcome: DecisionOutcome,
+    /// What was said about the outcome elsewhere, and when.
+    pub outcome_note: String,
+    pub outcome_at: Option<Timestamp>,
     /// The id it had elsewhere; used if it is free.
     pub id: Option<String>,
     /// The time it was made elsewhere; else now.
@@ -108,6 +111,8 @@ pub(super) struct RecordRow<'a> {
     pub(super) authority: Option<RecordAuthority>,
     pub(super) status: RecordStatus,
     pub(super) outcome: DecisionOutcome,
+    pub(super) outcome_note: &'a str,
+    pub(super) outcome_at: Option<Timestamp>,
     pub(super) confidence: u32,
     pub(super) source: &'a str,
     pub(super) principal: &'a str,
@@ -133,8 +138,8 @@ pub(super) fn insert(tx: &mut Tx<'_>, row: RecordRow<'_>) -> Result<bool, StoreF
         row.authority.map(RecordAuthority::as_str),
         row.status.as_str(),
         row.outcome.as_str(),
-        "",
-        Cell::Null,
+        text::kept(row.outcome_note),
+        row.outcome_at,
         row.confidence,
         text::kept(row.source),
         text::kept(row.principal),
@@ -165,6 +170,20 @@ pub(super) fn equal(tx: &mut Tx<'_>, key: &str) -> Result<Option<String>, StoreF
         &cells![key],
     )?;
     found.map(|mut found| found.text()).transpose()
+}
+
+/// Whether a record was imported before: its text holds already, or stands there with the same status or under the same id. What was
+/// superseded is compared, too, else each import would add it again.
+fn is_imported(tx: &mut Tx<'_>, record: &NewRecord) -> Result<bool, StoreFault> {
+    let found = tx.one(
+        "SELECT id FROM memory_records WHERE dedupe_key = $1 AND (status IN ('active', $2) OR id = $3) LIMIT 1",
+        &cells![
+            record.body.dedupe_key(record.kind),
+            record.status.as_str(),
+            record.id.as_deref().unwrap_or_default()
+        ],
+    )?;
+    Ok(found.is_some())
 }
 
 type WriteRecordResult = Result<(String, LedgerId, Option<String>), String>;
@@ -209,7 +228,7 @@ impl Store {
                 .write(move |tx| {
                     let mut written = Vec::new();
                     for record in &batch {
-                        if equal(tx, &record.body.dedupe_key(record.kind))?.is_some() {
+                        if is_imported(tx, record)? {
                             continue;
                         }
                         let wanted = record.id.clone().filter(|id| is_ours(record.kind, id));
@@ -308,6 +327,8 @@ fn put(
         authority,
         status: record.status,
         outcome: record.outcome,
+        outcome_note: &record.outcome_note,
+        outcome_at: record.outcome_at,
         confidence: record.confidence,
         source: &record.source,
         principal: actor.principal.as_str(),

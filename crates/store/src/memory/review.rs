@@ -159,6 +159,8 @@ fn promote(
         authority: Some(RecordAuthority::Approved),
         status: RecordStatus::Active,
         outcome: DecisionOutcome::Unknown,
+        outcome_note: "",
+        outcome_at: None,
         confidence,
         source: &proposal.source,
         principal: actor.principal.as_str(),

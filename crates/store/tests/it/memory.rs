@@ -36,6 +36,7 @@ on_both!(
     links_and_outcomes_change_what_holds,
     sessions_hear_of_each_other,
     imports_keep_ids_and_leave_out_what_is_there,
+    the_audit_log_has_its_indexes_and_takes_no_rows_from_others,
 );
 
 pub(crate) fn actor(name: &str, role: Role) -> MemoryActor {
@@ -85,6 +86,8 @@ fn record(content: &str, kind: RecordKind) -> NewRecord {
         session_id: String::new(),
         status: RecordStatus::Active,
         outcome: DecisionOutcome::Unknown,
+        outcome_note: String::new(),
+        outcome_at: None,
         id: None,
         created: None,
     }
@@ -516,4 +519,36 @@ async fn imports_keep_ids_and_leave_out_what_is_there(place: Place) {
         assert_eq!(store.record(id).await.unwrap().unwrap().authority, Some(RecordAuthority::LegacyApproved));
     }
     assert_eq!(audit(&place).await.len(), 3, "each with its row");
+}
+
+/// Seed 002's table, as a view of the ledger: its columns, its indexes by name, and no row that the product did not write.
+async fn the_audit_log_has_its_indexes_and_takes_no_rows_from_others(place: Place) {
+    let store = place.store().await;
+    let id = direct(&store, "Use SQLite", at(0)).await;
+    let rows = place
+        .raw_texts("SELECT id, action, actor_type, actor_id, entity_type, entity_id, metadata, created_at FROM audit_log")
+        .await;
+    assert_eq!(
+        (rows.len(), rows[0][1].as_deref(), rows[0][5].as_deref()),
+        (1, Some("direct_write"), Some(id.as_str()))
+    );
+    let sql = match &place.kind {
+        Kind::Sqlite => {
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE 'idx_audit_%' ORDER BY name"
+        }
+        Kind::Postgres { .. } => {
+            "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexname LIKE 'idx_audit_%' ORDER BY indexname"
+        }
+    };
+    let names: Vec<String> =
+        place.raw_texts(sql).await.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
+    assert_eq!(names, ["idx_audit_action", "idx_audit_created", "idx_audit_entity"]);
+    for sql in [
+        "INSERT INTO audit_log (id, action, actor_type, entity_type, entity_id, created_at) VALUES ('a', 'approve', 'human', 'proposal', 'p', 'now')",
+        "UPDATE audit_log SET actor_id = 'somebody'",
+        "DELETE FROM audit_log",
+    ] {
+        assert!(!place.try_raw(sql).await, "{sql}");
+    }
+    assert_eq!(audit(&place).await.len(), 1);
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use countersign_gateway::approval::ApprovalInput;
 use countersign_gateway::state::GatewayState;
 use countersign_policy::confirm::{ApprovalStrength, Kind, PlanState};
+use countersign_policy::effect::Effect;
 use countersign_policy::ids::{PlanId, PrincipalId};
 use countersign_policy::intent::CallToolVariant;
+use countersign_policy::preview::blocks;
 use countersign_policy::redact::Redactor;
 use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_store::{PlanRow, StoreUrl};
@@ -46,10 +48,11 @@ impl ConfirmContext<'_> {
             && row.plan.requirement.kind != Kind::Type;
         // Somebody has approved the same call before: it only has to be brought back.
         if row.state != PlanState::Approved {
-            if ask::can_ask(self.voice) && !self.wanted.yes {
-                self.ask(&row, &mut asked).await?;
-            } else if !(self.wanted.yes && caller_is_enough) {
-                return Err(self.needs_someone(&row, data));
+            match (self.wanted.yes, caller_is_enough) {
+                (false, _) if ask::can_ask(self.voice) => self.ask(&row, &mut asked).await?,
+                (true, true) => {}
+                (true, false) if may_agree_ahead(&row) => self.agree_as_person(&row).await?,
+                (false | true, _) => return Err(self.needs_someone(&row, data)),
             }
         }
         asked.insert("confirm_token".into(), json!(text("confirm_token")));
@@ -91,17 +94,7 @@ impl ConfirmContext<'_> {
             }
         }
         match person {
-            Some(person) => {
-                let store = &self.gateway.store;
-                let input =
-                    ApprovalInput { typed: answer.typed.as_deref(), ..ApprovalInput::of(plan.into()) };
-                let decided =
-                    decide::decider(store, &person).approve_plan(&plan.id, input, Timestamp::now()).await;
-                if let Err(error) = decided {
-                    return Err(decide::lost(store, self.url, row, error, self.voice).await);
-                }
-                self.gateway.announce(plan.id.clone());
-            }
+            Some(person) => self.approve(row, &person, answer.typed.as_deref()).await?,
             None => {
                 // The caller's word is enough: the gateway compares the text when the call comes back, and records it.
                 if let Some(typed) = answer.typed {
@@ -109,6 +102,28 @@ impl ConfirmContext<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// `--yes` of the person of this machine: the same proof and the same row as `countersign approve --yes`.
+    async fn agree_as_person(&self, row: &PlanRow) -> Result<(), CommandError> {
+        let person = person::prove(&self.gateway.store, self.url, self.voice).await?;
+        self.approve(row, &person, None).await
+    }
+
+    async fn approve(
+        &self,
+        row: &PlanRow,
+        person: &person::Person,
+        typed: Option<&str>,
+    ) -> Result<(), CommandError> {
+        let (plan, store) = (&row.plan, &self.gateway.store);
+        let input = ApprovalInput { typed, ..ApprovalInput::of(plan.into()) };
+        let decided = decide::decider(store, person).approve_plan(&plan.id, input, Timestamp::now()).await;
+        if let Err(error) = decided {
+            return Err(decide::lost(store, self.url, row, error, self.voice).await);
+        }
+        self.gateway.announce(plan.id.clone());
         Ok(())
     }
 
@@ -147,4 +162,10 @@ impl ConfirmContext<'_> {
         refused.next = Some(next);
         refused.into()
     }
+}
+
+/// Whether `--yes` may agree to a plan unseen: it destroys nothing, nothing has to be typed, and its preview does not forbid it.
+fn may_agree_ahead(row: &PlanRow) -> bool {
+    let plan = &row.plan;
+    plan.effect == Effect::Write && plan.requirement.kind != Kind::Type && blocks(plan).is_empty()
 }

@@ -357,7 +357,14 @@ fn everything_else_really_happens_too() {
     assert_eq!(back.code(), Some("E_PREVIEW_FAILED"), "{}", back.text);
     assert!(back.text.contains("promoting goes forward only"), "{}", back.text);
     let ticket = json!({"ecosystem": "demo", "ticket_id": "SHOP-2"});
-    done("amof_ticket_start", &ticket);
+    // Safe writes do not ask.
+    let at_once = |tool: &str, args: &Value| {
+        let ran = stage.call("write", tool, args, json!({"mode": "execute"}));
+        assert_eq!(ran.result()["isError"], false, "{}", ran.text);
+    };
+    at_once("amof_sync_ecosystem", &demo);
+    at_once("amof_ticket_start", &ticket);
+    at_once("amof_ticket_switch", &ticket);
     let status = stage.call("read", "amof_get_ecosystem_status", &demo, json!({}));
     assert_eq!(
         status.result()["structuredContent"]["workspace"]["active_ticket"],
@@ -365,7 +372,7 @@ fn everything_else_really_happens_too() {
         "{}",
         status.text
     );
-    done("amof_ticket_end", &ticket);
+    at_once("amof_ticket_end", &ticket);
     done("amof_archive_ecosystem", &demo);
     assert!(!stage.home.join("workspaces/demo").exists());
     assert!(stage.home.join("ecosystems/demo/archives/demo.json").exists());
