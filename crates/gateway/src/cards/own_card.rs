@@ -14,7 +14,7 @@ const TREE: &str = "countersign/own_card";
 const ENVELOPE: &str = "countersign/answer";
 
 /// Whether the tool names a card of its own.
-pub fn brings_card(tool: &Tool) -> bool {
+pub(crate) fn brings_card(tool: &Tool) -> bool {
     let meta = tool.definition.get("_meta");
     let named = |path: &str| meta.and_then(|meta| meta.pointer(path)).is_some_and(Value::is_string);
     named("/ui/resourceUri") || named("/ui~1resourceUri")
@@ -48,7 +48,7 @@ fn is_call(members: &Map<String, Value>, tool: &str) -> bool {
 }
 
 /// Puts the upstream's card where its window looks for it; our envelope goes to `_meta`. None where the reply has no such card.
-pub fn show_own_card(reply: &RawValue) -> Option<RawJson> {
+pub(crate) fn show_own_card(reply: &RawValue) -> Option<RawJson> {
     let tree = raw::get_in(reply, &["_meta", TREE])?;
     let envelope = raw::get(reply, "structuredContent")?;
     let shown = raw::set(reply, "structuredContent", tree)?;

@@ -175,7 +175,7 @@ async fn a_chart_counts_equal_parts_of_a_period(place: Place) {
     let yes = hold(&store, "a", 1, at(0)).await.plan_id;
     hold(&store, "b", 2, at(1)).await;
     store
-        .approve(&yes, crate::plans::approval(countersign_policy::confirm::ApprovalRail::Page, 25), at(25))
+        .approve(&yes, crate::plans::approval(countersign_policy::confirm::RecordedChannel::Page, 25), at(25))
         .await
         .unwrap();
     let refusal = Refusal::new(Code::RuleDenied, "no").with("rule", "a.toml:3");
