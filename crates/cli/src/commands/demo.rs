@@ -50,7 +50,7 @@ pub(crate) struct DemoArgs {
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DemoDecider {
-    /// The person at this terminal; the page is opened in their browser, or its address printed.
+    /// The person at this machine; the page is opened in their browser or only named.
     Here { opens: bool },
     /// Nobody: the answer is played.
     Played { agrees: bool },
