@@ -36,6 +36,11 @@ const openPlan = async (id) => {
   await page.goto(`${house.url}/plans/${id}`);
   await page.locator(".decide").waitFor();
 };
+/** Approves and leaves it to the agent to run it. */
+const approveOnly = async () => {
+  await page.getByText("Other ways to approve").click();
+  await press("Approve without running");
+};
 const state = (word) => page.locator(".plan-title .badge", { hasText: word }).waitFor();
 let counter = 0;
 const title = (word) => `${word}-${++counter}`;
@@ -81,7 +86,7 @@ test("a plan appears without reload, is counted in the title and said aloud", as
   assert.equal(await page.evaluate(() => window.marker), before_);
   const count = await page.locator(".plan-row").count();
   await page.waitForFunction((n) => document.title.startsWith(`(${n}) `), count);
-  assert.match(await page.locator("#said").textContent(), /notes:write_note/);
+  assert.match(await page.locator("#said").textContent(), /New plan: Write note .*notes:write_note, write/);
   await page.locator("#line.up").waitFor();
   await bot.tool("cancel_plan", { plan_id: plan.plan_id });
   await row(plan.plan_id).waitFor({ state: "detached" });
@@ -93,13 +98,13 @@ test("a plan shows who, from which host, why, its difference in colour and every
   await openPlan(plan.plan_id);
   const body = page.locator(".plan-body");
   await body.getByText("Monday is a holiday").waitFor();
-  await body.getByText("test-host 4.2").waitFor();
-  assert.match(await body.locator(".facts").first().textContent(), /the rule .*countersign\.toml/);
-  assert.match(await body.locator(".diff tr.del").first().textContent(), /ship on Monday/);
-  assert.match(await body.locator(".diff tr.add").first().textContent(), /ship on Friday/);
-  const colours = await page.evaluate(() => ["add", "del"].map((kind) => getComputedStyle(document.querySelector(`.diff tr.${kind}`)).backgroundColor));
+  await body.locator(".who-why").getByText("test-host 4.2").waitFor();
+  assert.match(await body.locator(".about-plan .facts").textContent(), /the rule .*countersign\.toml/);
+  assert.match(await body.locator(".diff .del .code, .diff .code.del").first().textContent(), /ship on Monday/);
+  assert.match(await body.locator(".diff .add .code, .diff .code.add").first().textContent(), /ship on Friday/);
+  const colours = await page.evaluate(() => ["add", "del"].map((kind) => getComputedStyle(document.querySelector(`.diff .${kind}`)).backgroundColor));
   assert.notEqual(colours[0], colours[1]);
-  assert.match(await body.locator("table.values").textContent(), /ship on Friday/);
+  assert.match(await body.locator("table.values").first().textContent(), /ship on Friday/);
   assert.match(await page.locator(".decide .left").textContent(), /min|s/);
   await bot.tool("cancel_plan", { plan_id: plan.plan_id });
   await state("cancelled");
@@ -128,7 +133,7 @@ test("attack_09 a decision is bound to the expiry on the screen, whatever time t
   assert.equal(again.plan_id, plan.plan_id);
   assert(Date.parse(again.confirm_token_expires_at) > Date.parse(shown), "asked again, it has more time");
   const sent = page.waitForRequest((request) => request.url().endsWith("/approve"));
-  await press("Approve");
+  await approveOnly();
   assert.equal(Date.parse(JSON.parse((await sent).postData()).expires_at), Date.parse(shown));
   await state("approved");
   const kept = (await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan;
@@ -191,9 +196,9 @@ test("approve: the agent's token then runs it, once, exactly as shown", async ()
   const plan = await write(name, "countersigned\n");
   assert.equal((await plan.again()).error.code, "E_APPROVAL_PENDING");
   await openPlan(plan.plan_id);
-  await press("Approve");
+  await approveOnly();
   await state("approved");
-  await page.locator(".facts", { hasText: "over page, strength human" }).waitFor();
+  await page.locator(".decide .facts", { hasText: "page, strength human" }).waitFor();
   await plan.again();
   assert.equal(house.notes()[name], "countersigned\n");
   await state("done");
@@ -238,9 +243,9 @@ test("type to confirm: wrong decides nothing, right approves", async () => {
   await state("done");
   const plan = await bot.ask("destructive", "notes:delete_note", { title: name });
   await openPlan(plan.plan_id);
-  const approve = page.getByRole("button", { name: "Approve", exact: true });
+  const approve = page.getByRole("button", { name: "Approve and run", exact: true });
   assert.equal(await approve.isDisabled(), true);
-  const typed = page.getByLabel("Type the value of title to approve");
+  const typed = page.getByLabel(`Type the title: ${name}`);
   for (const wrong of [name.toUpperCase(), `${name} `, "yes"]) {
     await typed.fill(wrong);
     await approve.click();
@@ -251,35 +256,44 @@ test("type to confirm: wrong decides nothing, right approves", async () => {
   await state("pending");
   await typed.fill(name);
   await approve.click();
-  await state("approved");
-  await plan.again();
+  await state("done");
   assert.equal(house.notes()[name], undefined);
   quiet();
 });
 
-test("what changed since the last approval of the same tool is shown", async () => {
+test("what changed since the last approval is folded and calm, and only about the same target", async () => {
   const first = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "draft" });
   await openPlan(first.plan_id);
-  await press("Approve");
+  await approveOnly();
   await state("approved");
   await first.again();
   const second = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "final" });
   await openPlan(second.plan_id);
   const since = page.locator(".since");
+  assert.equal(await since.getAttribute("open"), null, "folded");
   assert.match(await since.textContent(), /1 of 2 arguments differs/);
-  assert.match(await since.locator("tbody tr").textContent(), /tag"draft"→"final"/);
-  await page.locator(".arguments .mark", { hasText: "changed" }).waitFor();
+  await since.locator("summary").click();
+  assert.match(await since.locator("tbody tr").textContent(), /tagdraft→final/);
+  const [add, del] = await page.evaluate(() => ["--add", "--del"].map((name) => getComputedStyle(document.documentElement).getPropertyValue(name)));
+  const colours = await since.evaluate((box) => [...box.querySelectorAll("td, td *")].map((one) => getComputedStyle(one).backgroundColor));
+  const rgb = (hex) => `rgb(${[1, 3, 5].map((at) => parseInt(hex.trim().slice(at, at + 2), 16)).join(", ")})`;
+  assert.ok(colours.length > 0 && !colours.includes(rgb(add)) && !colours.includes(rgb(del)), "never in red and green");
   await bot.tool("cancel_plan", { plan_id: second.plan_id });
+  const other = await bot.ask("write", "notes:tag_note", { title: "another-note", tag: "final" });
+  await openPlan(other.plan_id);
+  assert.equal(await page.locator(".since").count(), 0, "another target says nothing about this one");
+  await bot.tool("cancel_plan", { plan_id: other.plan_id });
   quiet();
 });
 
 test("a grant lets calls like it run, is listed with its uses, and ends when revoked", async () => {
   const plan = await bot.ask("write", "notes:move_note", { title: "release-plan", to: "archive" });
   await openPlan(plan.plan_id);
+  await page.getByText("Other ways to approve").click();
   await page.getByLabel("Also allow later calls like this").check();
   await page.getByLabel("to: exactly this value, or any").selectOption("any");
   await page.getByLabel("Uses").fill("3");
-  await press("Approve");
+  await press("Approve without running");
   await state("approved");
   const free = await bot.call("write", "notes:move_note", { title: "release-plan", to: "elsewhere" });
   assert.match(JSON.stringify(free.result.content), /move_note took 2/);
@@ -308,8 +322,11 @@ test("similar plans are grouped, every difference shown, one decision each", asy
   const names = ["x", "y", "z"].map(title);
   const plans = [];
   for (const name of names) plans.push(await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: name }));
-  await row(plans[2].plan_id).waitFor();
   const group = page.locator(".group", { hasText: "3 similar plans" });
+  await group.waitFor();
+  assert.equal(await row(plans[2].plan_id).count(), 0, "folded");
+  await group.getByRole("button", { name: "Show them" }).click();
+  await row(plans[2].plan_id).waitFor();
   assert.match(await group.locator(".group-head").textContent(), /differ in tag/);
   await group.getByRole("link", { name: "Decide together" }).click();
   await page.locator(".one").nth(2).waitFor();
@@ -323,7 +340,7 @@ test("similar plans are grouped, every difference shown, one decision each", asy
   await page.getByRole("heading", { name: "Inbox" }).waitFor();
   const states = [];
   for (const plan of plans) states.push((await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan.state);
-  assert.deepEqual(states, ["approved", "approved", "rejected"]);
+  assert.deepEqual(states, ["done", "done", "rejected"]);
   await resume();
   quiet();
 });
@@ -333,19 +350,32 @@ test("a plan of several steps: each shown whole, one taken out, the rest run in 
   const step = (name, body) => ({ name: "notes:write_note", args: { title: name, body }, intent: { operation_type: "write", reason: `make ${name}` } });
   const drafted = (await bot.tool("draft_plan", { title: "Three notes", reason: "they belong together", steps: [step(one, "1\n"), step(two, "2\n"), step(three, "3\n")] })).structuredContent.data;
   await row(drafted.plan_id).waitFor();
-  assert.match(await row(drafted.plan_id).textContent(), /3 steps Three notes/);
+  assert.match(await row(drafted.plan_id).textContent(), /Run 3 steps: Three notes/);
   await openPlan(drafted.plan_id);
   assert.equal(await page.locator(".step").count(), 3);
   assert.match(await page.locator(".step").nth(1).textContent(), new RegExp(`make ${two}.*${two}`, "s"));
   assert.equal(await page.locator(".step .diff").count(), 3);
   await page.getByLabel("Keep Step 2").uncheck();
-  assert.equal(await page.getByRole("button", { name: "Approve", exact: true }).isDisabled(), true);
+  assert.equal(await page.getByRole("button", { name: "Approve and run", exact: true }).isDisabled(), true);
   await press("Remove it");
   await page.waitForFunction(() => document.querySelectorAll(".step").length === 2);
   await press("Approve and run");
   await state("done");
   assert.deepEqual([one, two, three].map((name) => house.notes()[name]), ["1\n", undefined, "3\n"]);
   assert.equal(await page.locator(".step .badge", { hasText: "done" }).count(), 2);
+  quiet();
+});
+
+test("a step that has to be typed says which and what, counted as on the page", async () => {
+  const name = title("step-typed");
+  const steps = [
+    { name: "notes:write_note", args: { title: name, body: "1\n" }, intent: { operation_type: "write" } },
+    { name: "notes:delete_note", args: { title: name }, intent: { operation_type: "destructive" } },
+  ];
+  const drafted = (await bot.tool("draft_plan", { title: "Write and delete", reason: "to see the label", steps })).structuredContent.data;
+  await openPlan(drafted.plan_id);
+  await page.getByLabel(`Type the title of step 2: ${name}`).waitFor();
+  await bot.tool("cancel_plan", { plan_id: drafted.plan_id });
   quiet();
 });
 
@@ -377,12 +407,11 @@ test("a click that comes too late is told who was first", async () => {
 test("a double click decides one plan, not the next one as well", async () => {
   const plans = [await write(), await write()];
   await openPlan(plans[0].plan_id);
-  await page.getByRole("button", { name: "Approve", exact: true }).dblclick();
-  await page.waitForTimeout(400);
-  await state("approved");
+  await page.getByRole("button", { name: "Approve and run", exact: true }).dblclick();
+  await state("done");
   const states = [];
   for (const plan of plans) states.push((await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan.state);
-  assert.deepEqual(states, ["approved", "pending"]);
+  assert.deepEqual(states, ["done", "pending"]);
   quiet();
 });
 
@@ -424,16 +453,16 @@ test("keys: j and k move, Enter opens, a and r go to the decision, u goes up, ? 
   assert.match(page.url(), new RegExp(plans[0].plan_id));
   await page.keyboard.press("j");
   await page.waitForURL(new RegExp(plans[1].plan_id));
-  await page.locator(".plan-title", { hasText: "tag_note" }).waitFor();
+  await page.locator(".plan-title", { hasText: "Tag note" }).waitFor();
   await page.keyboard.press("r");
   assert.equal(await focused(), "Reject");
   await page.keyboard.press("a");
-  assert.equal(await focused(), "Approve");
+  assert.equal(await focused(), "Approve and run");
   // A letter never decides by itself.
   assert.equal((await bot.tool("get_plan", { plan_id: plans[1].plan_id })).structuredContent.data.plan.state, "pending");
   await page.keyboard.press("Enter");
-  await state("approved");
-  assert.equal((await bot.tool("get_plan", { plan_id: plans[1].plan_id })).structuredContent.data.plan.state, "approved");
+  await state("done");
+  assert.equal((await bot.tool("get_plan", { plan_id: plans[1].plan_id })).structuredContent.data.plan.state, "done");
   await page.waitForFunction(() => document.activeElement?.textContent === "Next plan");
   await page.keyboard.press("Enter");
   await page.waitForURL(new RegExp(plans[0].plan_id));
@@ -441,7 +470,7 @@ test("keys: j and k move, Enter opens, a and r go to the decision, u goes up, ? 
   await page.getByRole("heading", { name: "Inbox" }).waitFor();
   await page.keyboard.press("a");
   await page.waitForURL(/#approve$/);
-  await page.waitForFunction(() => document.activeElement?.textContent === "Approve");
+  await page.waitForFunction(() => document.activeElement?.textContent === "Approve and run");
   await page.keyboard.press("?");
   await page.getByRole("dialog").getByText("next, previous plan").waitFor();
   await page.keyboard.press("Escape");
@@ -471,7 +500,7 @@ test("hostile strings are inert and whole", async () => {
   assert.match(await shown("zero"), /pay\\u\{200b\}pal\\u\{ad\} \\u\{feff\}/);
   assert.match(await shown("tags"), /\\u\{e0041\}\\u\{e0042\}/);
   assert.match(await shown("blank"), /a\\u\{2800\}b\\u\{ffa0\}c\\u\{e000\}/);
-  assert.match(await shown("control"), /a\\u001b\[2Jb\\u0007/);
+  assert.match(await shown("control"), /a\\u\{1b\}\[2Jb\\u\{7\}/);
   assert.doesNotMatch(await page.locator("main").textContent(), /[\u202a-\u202e\u2066-\u2069\u200b\ufeff]/);
   await page.locator(".folds", { hasText: "folded" }).waitFor();
   assert.match(await shown("long"), /Show all 102,403 characters/);
@@ -483,7 +512,7 @@ test("hostile strings are inert and whole", async () => {
   assert.equal(await page.locator("main img, main script, main svg[onload], main iframe").count(), 0);
   const box = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
   assert.ok(box <= 0, "nothing leaves its box");
-  await press("Approve");
+  await approveOnly();
   await state("approved");
   await page.goto(`${house.url}/activity?plan_id=${plan.plan_id}`);
   await page.locator(".act").first().waitFor();
@@ -571,7 +600,7 @@ test("an upstream that means harm is inert wherever it can say something", async
   await inert("upstreams");
   const plan = await bot.ask("write", "hostile:say", {}, "see what it says");
   await openPlan(plan.plan_id);
-  await page.locator(".preview .diff tr.add").waitFor();
+  await page.locator(".preview .diff .add").first().waitFor();
   await page.locator(".preview .changes").waitFor();
   await inert("plan");
   await press("Approve and run");
@@ -588,7 +617,7 @@ test("an order desk's preview reads as a sentence, a warning and changes", async
   await preview.locator(".sentence", { hasText: "purchase order PO-1040: " }).waitFor();
   await preview.locator(".banner.warn", { hasText: "cannot be brought back" }).waitFor();
   await preview.locator("h4", { hasText: "delete PO-1040" }).waitFor();
-  assert.match(await preview.locator(".changes tbody tr").first().textContent(), /supplier"Brightspoke GmbH"→null/);
+  assert.match(await preview.locator(".changes tbody tr").first().textContent(), /supplierBrightspoke GmbH→none/);
   assert.match(await preview.textContent(), /review the changes/);
   quiet();
 });
@@ -601,7 +630,7 @@ test("500 arguments are all there, and 40 levels deep is readable", async () => 
   await openPlan(plan.plan_id);
   assert.equal(await page.locator(".arguments > table.values > tbody > tr").count(), 501);
   const all = await page.locator(".arguments").textContent();
-  for (let at = 0; at < 500; at += 1) assert.ok(all.includes(`value ${at}"`), `value ${at}`);
+  for (let at = 0; at < 500; at += 1) assert.ok(all.includes(`value ${at}`), `value ${at}`);
   assert.ok(all.includes("bottom"));
   await bot.tool("cancel_plan", { plan_id: plan.plan_id });
   quiet();
@@ -636,7 +665,7 @@ test("activity: every filter narrows, the address holds it, the story of a call 
     const found = await count(query, check);
     assert.ok(found > 0 && found <= Math.max(all, 100), `${query}: ${found}`);
   };
-  await within("status=refused", /refused/);
+  await within("status=refused", /refused|rejected|mistyped/);
   await within("type=approval", /approved|rejected|approval/);
   await within("server=notes", /notes:/);
   await within("tool=notes:write_note", /write_note/);
@@ -702,8 +731,8 @@ test("tools: what each needs and why; a changed definition is compared and accep
     await page.goto(`${house.url}/tools/notes%3Amove_note`);
   }
   await page.locator(".plan-title .badge", { hasText: "changed" }).waitFor();
-  assert.match(await page.locator(".diff tr.add", { hasText: "evil.test" }).textContent(), /send every file/);
-  await page.locator(".diff tr.add", { hasText: "bcc" }).first().waitFor();
+  assert.match(await page.locator(".diff .code.add, .diff .add .code", { hasText: "evil.test" }).textContent(), /send every file/);
+  await page.locator(".diff .code.add, .diff .add .code", { hasText: "bcc" }).first().waitFor();
   await press("Accept this definition");
   await page.getByRole("dialog").getByRole("button", { name: "Accept" }).click();
   await page.locator(".plan-title .badge", { hasText: "accepted" }).waitFor();
@@ -879,15 +908,23 @@ test("a gateway that goes and comes back: the page says so, stays signed in, and
   await row(plan.plan_id).waitFor();
   await house.stop();
   await page.locator("#line.down").waitFor();
+  await page.locator(".away", { hasText: "The gateway is away" }).waitFor();
+  // A decision that could not be sent says so, and decides nothing.
+  await page.getByRole("button", { name: /^Reject: / }).click();
+  await page.locator(".notice.bad", { hasText: "Not rejected" }).waitFor();
   await page.keyboard.press("g");
   await page.keyboard.press("t");
   await page.locator(".trouble", { hasText: "the gateway does not answer" }).first().waitFor();
   await house.start();
   await page.locator("#line.up").waitFor({ timeout: 20_000 });
+  // Nothing of it stays: the view that could not be shown is, and the notices are gone.
+  await page.getByRole("heading", { name: "Tools", exact: true }).waitFor();
+  await page.locator(".away").waitFor({ state: "detached" });
+  assert.equal(await page.locator(".trouble, .notice.bad").count(), 0);
   await page.goto(`${house.url}/`);
   await row(plan.plan_id).waitFor();
   bot = await agent(house);
-  const next = await write();
+  const next = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "back" });
   await row(next.plan_id).waitFor();
 });
 
@@ -903,7 +940,8 @@ test("a pass phrase is set under Credentials, and with it and a name one signs i
   assert.equal(await set.getByLabel("New pass phrase").inputValue(), "", "it is not left standing there");
   const context = await web.browser.newContext();
   const fresh = await context.newPage();
-  await fresh.goto(`${house.url}/activity`);
+  const plan = await write();
+  await fresh.goto(`${house.url}/plans/${plan.plan_id}`);
   await fresh.getByRole("heading", { name: "Sign in to approve" }).waitFor();
   await fresh.getByText("Sign in with a pass phrase").click();
   const door = fresh.locator("form", { has: fresh.getByLabel("Pass phrase") });
@@ -919,12 +957,183 @@ test("a pass phrase is set under Credentials, and with it and a name one signs i
   await fresh.getByLabel("Name").fill("mara");
   await secret.fill("correct horse battery staple");
   await door.getByRole("button", { name: "Sign in" }).click();
-  await fresh.getByRole("heading", { name: "Activity" }).waitFor();
-  const plan = await write();
-  await fresh.goto(`${house.url}/plans/${plan.plan_id}`);
-  await fresh.getByRole("button", { name: "Approve", exact: true }).click();
-  await fresh.locator(".plan-title .badge", { hasText: "approved" }).waitFor();
+  // The link to a plan leads there, after the sign-in too.
+  await fresh.getByRole("button", { name: "Approve and run", exact: true }).click();
+  await fresh.locator(".plan-title .badge", { hasText: "done" }).waitFor();
+  assert.match(fresh.url(), new RegExp(plan.plan_id));
   await context.close();
+  quiet();
+});
+
+test("while the agent waits Approve ends in its own call; afterwards the button runs the plan", async () => {
+  const name = title("held");
+  const held = (words, seconds) => bot.call("write", "notes:write_note", { title: name, body: words }, { wait_seconds: seconds });
+  const waiting = held("while you wait\n", 60);
+  await page.locator(".plan-row", { hasText: name }).waitFor();
+  await page.locator(".plan-row", { hasText: name }).click();
+  await page.locator(".means", { hasText: "The agent waits" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: "Approve and run", exact: true }).count(), 0);
+  await press("Approve");
+  assert.match(JSON.stringify((await waiting).result.content), new RegExp(`wrote ${name}`));
+  await state("done");
+  assert.equal(house.notes()[name], "while you wait\n");
+  // The agent gives up while the page is open: the same button then runs the plan.
+  const left = held("after it left\n", 2);
+  await page.goto(`${house.url}/`);
+  await page.locator(".plan-row", { hasText: name }).first().click();
+  await page.locator(".decide").waitFor();
+  await left;
+  await page.getByRole("button", { name: "Approve and run", exact: true }).click();
+  await state("done");
+  assert.equal(house.notes()[name], "after it left\n");
+  quiet();
+});
+
+test("an Approve that could not be sent says so, and decides nothing", async () => {
+  const plan = await write();
+  await openPlan(plan.plan_id);
+  await page.route("**/api/v1/plans/*/approve", (route) => route.abort());
+  await press("Approve and run");
+  await page.locator(".notice.bad", { hasText: "Not approved: it could not be sent" }).waitFor();
+  await page.unroute("**/api/v1/plans/*/approve");
+  assert.equal((await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan.state, "pending");
+  await page.locator(".away").waitFor({ state: "detached" });
+  await press("Approve and run");
+  await state("done");
+  quiet();
+});
+
+test("rows are decided in the inbox, found by words, narrowed and ordered", async () => {
+  const asked = { write_note: { title: "row-write", body: "x\n" }, tag_note: { title: "row-tag", tag: "x" }, take_anything: { title: "row-take" }, set_fields: { title: "row-set", owner: "mara" } };
+  const kept = [];
+  for (const [tool, args] of Object.entries(asked)) kept.push(await bot.ask("write", `notes:${tool}`, args));
+  await row(kept[3].plan_id).waitFor();
+  const count = () => page.locator(".plan-row").count();
+  await page.getByLabel("Search").fill("row-tag");
+  await page.waitForFunction(() => document.querySelectorAll(".plan-row").length === 1);
+  await page.getByLabel("Search").fill("no plan says this");
+  await page.getByText("No plan matches").waitFor();
+  await page.getByLabel("Search").fill("");
+  await page.getByLabel("Effect", { exact: true }).selectOption("destructive");
+  assert.equal(await count(), 0);
+  await page.getByLabel("Effect", { exact: true }).selectOption("");
+  await page.getByLabel("Sort by").selectOption("tool");
+  const tools = await page.locator(".plan-row .tool-name").allTextContents();
+  assert.deepEqual(tools, [...tools].sort());
+  // What has to be reviewed is shown in its row first; then one click decides, and the row stays where it was for a moment.
+  const line = (plan) => page.locator(`.plan-line[data-of="${plan.plan_id}"]`);
+  await line(kept[0]).getByRole("button", { name: /^Review/ }).click();
+  await line(kept[0]).locator(".look .diff").waitFor();
+  await line(kept[0]).getByRole("button", { name: /^Approve and run/ }).dblclick();
+  await line(kept[0]).locator(".badge", { hasText: "done" }).waitFor();
+  assert.equal(house.notes()["row-write"], "x\n");
+  await row(kept[0].plan_id).waitFor({ state: "detached" });
+  await page.locator(".inbox:not(.moving)").waitFor();
+  await line(kept[1]).getByRole("button", { name: /^Reject/ }).click();
+  await row(kept[1].plan_id).waitFor({ state: "detached" });
+  const states = [];
+  for (const plan of kept) states.push((await bot.tool("get_plan", { plan_id: plan.plan_id })).structuredContent.data.plan.state);
+  assert.deepEqual(states, ["done", "rejected", "pending", "pending"]);
+  await page.locator(".care", { hasText: "gone is down" }).waitFor();
+  quiet();
+});
+
+test("220 plans: groups are folded, every plan is found and opened", async () => {
+  const secrets = Array.from({ length: 11 }, (_, at) => house.run("token", "create", "--role", "agent", "--name", `crowd-${at}`, "--config", "countersign.toml").trim());
+  const crowd = await Promise.all(secrets.map(async (secret, at) => {
+    const one = await agent(house, { authorization: `Bearer ${secret}` });
+    const plans = [];
+    for (let turn = 0; turn < 20; turn += 1) plans.push(await one.ask("write", turn % 2 === 0 ? "notes:take_anything" : "hostile:greet", { who: "x", title: `crowd-${at}-${turn}` }));
+    return { one, plans };
+  }));
+  await page.goto(`${house.url}/`);
+  await page.waitForFunction(() => document.title.startsWith("(220) "));
+  await page.waitForFunction(() => document.querySelectorAll(".group").length === 22);
+  assert.equal(await page.locator(".plan-row").count(), 0, "folded");
+  for (let left = 22; left > 0; left -= 1) await page.getByRole("button", { name: "Show them" }).first().click();
+  assert.equal(await page.locator(".plan-row").count(), 220);
+  await page.getByLabel("Search").fill("crowd-7-13");
+  await page.waitForFunction(() => document.querySelectorAll(".plan-row").length === 1);
+  await page.locator(".plan-row").click();
+  await page.locator("h1", { hasText: "crowd-7-13" }).waitFor();
+  await Promise.all(crowd.map(async ({ one, plans }) => {
+    for (const plan of plans) await one.tool("cancel_plan", { plan_id: plan.plan_id });
+  }));
+  quiet();
+});
+
+test("a 500-line difference: the change is first, whole, and the buttons stay in reach on a phone", async () => {
+  const name = title("long");
+  const made = await write(name, Array.from({ length: 250 }, (_, at) => `before ${at}\n`).join(""));
+  await openPlan(made.plan_id);
+  await press("Approve and run");
+  await state("done");
+  const plan = await write(name, Array.from({ length: 250 }, (_, at) => `after ${at}\n`).join(""), "every line is new");
+  await openPlan(plan.plan_id);
+  await page.locator("h1", { hasText: `Write note ${name}, +250 −250` }).waitFor();
+  const top = await page.locator(".diff-box").evaluate((box) => box.getBoundingClientRect().top);
+  assert.ok(top < 260, `the change begins at ${top}`);
+  assert.equal(await page.locator(".diff .code.del").count(), 250);
+  assert.equal(await page.locator(".diff .code.add").count(), 250);
+  await page.setViewportSize({ width: 390, height: 844 });
+  for (const name of ["Reject", "Approve and run"]) {
+    const box = await page.getByRole("button", { name, exact: true }).boundingBox();
+    assert.ok(box.y > 700 && box.y + box.height <= 844, `${name} is at ${JSON.stringify(box)}`);
+  }
+  await press("Reject");
+  await state("rejected");
+  await page.setViewportSize({ width: 1280, height: 860 });
+  await resume();
+  quiet();
+});
+
+test("fences, header lines and what is said twice are folded; the words that differ are marked", async () => {
+  const plan = await bot.ask("write", "notes:edit_file", { path: "/srv/shop/cart.js", edits: [{ oldText: "const VAT = 19;", newText: "const VAT = 16;" }], note: null }, "VAT went down");
+  await openPlan(plan.plan_id);
+  await page.locator("h1", { hasText: /^Edit cart\.js, \+1 −1$/ }).waitFor();
+  const shown = page.locator(".preview");
+  assert.equal(await shown.locator(".diff").count(), 1);
+  // Text of folded parts is not rendered.
+  assert.doesNotMatch(await shown.innerText(), /```|Index:|====/);
+  assert.equal(await shown.locator("details.again").getAttribute("open"), null, "the same again is folded");
+  assert.deepEqual(await shown.locator(".word").allTextContents(), ["19", "16"]);
+  assert.match(await shown.locator(".diff-head .name").textContent(), /srv\/shop\/cart\.js/);
+  await shown.getByRole("button", { name: "One column" }).click();
+  assert.equal(await shown.locator("tr.del").count(), 1);
+  await shown.getByRole("button", { name: "Side by side" }).click();
+  assert.equal(await shown.locator(".diff.wide").count(), 1);
+  const names = await page.locator(".folded .arguments > table.values > tbody > tr > th").allTextContents();
+  assert.deepEqual(names, ["path", "edits"], "in the schema's order, without what says nothing");
+  assert.deepEqual(await page.locator(".silent th").allTextContents(), ["dryRun", "note"]);
+  assert.doesNotMatch(await page.locator(".folded .arguments > table.values").textContent(), /"|null/);
+  await bot.tool("cancel_plan", { plan_id: plan.plan_id });
+  quiet();
+});
+
+test("charts: every bar leads to the rows it counts, and each has its figures", async () => {
+  await bot.call("read", "notes:read_note", { title: "release-plan" });
+  await bot.call("read", "notes:delete_note", { title: "release-plan" });
+  await page.goto(`${house.url}/overview?period=1h`);
+  const chart = (name) => page.locator(".chart", { has: page.getByRole("heading", { name, exact: true }) });
+  for (const name of ["Calls that ran", "Holds for a person", "Decisions", "Refusals", "Time to decision", "Calls by agent", "Calls by tool", "Rules that asked or refused"]) {
+    await chart(name).locator("a .bar").first().waitFor();
+    await chart(name).getByText("As a table").click();
+    assert.ok((await chart(name).locator("tbody tr").count()) > 0, name);
+  }
+  for (const name of ["Refusals", "Decisions", "Calls by tool", "Rules that asked or refused"]) {
+    const bar = chart(name).locator("svg a").last();
+    const count = Number(/(\d+) (?:success|refused|error|pending)/.exec(await bar.getAttribute("aria-label"))[1]);
+    await page.goto(house.url + (await bar.getAttribute("href")));
+    await page.locator(".act").first().waitFor();
+    assert.equal(await page.locator(".act").count(), Math.min(count, 100), name);
+    await page.goBack();
+    await chart(name).locator("a .bar").first().waitFor();
+  }
+  await page.getByText("Another period").click();
+  await page.getByLabel("From", { exact: true }).fill("2020-01-01T00:00");
+  await page.getByLabel("Until", { exact: true }).fill("2020-01-02T00:00");
+  await press("Show");
+  await page.getByText("Nothing happened in this period").waitFor();
   quiet();
 });
 
@@ -964,7 +1173,7 @@ test("attack_06 eight tabs share one event stream, and the eighth works like the
   for (const tab of tabs) await tab.locator(`.plan-row[data-plan="${plan.plan_id}"]`).waitFor();
   // The tab that read the stream goes away: another one takes over, and everybody hears what follows.
   await first.close();
-  const next = await write();
+  const next = await bot.ask("write", "notes:tag_note", { title: "release-plan", tag: "tabs" });
   for (const tab of tabs.slice(1)) await tab.locator(`.plan-row[data-plan="${next.plan_id}"]`).waitFor();
   assert.equal(streams.length, 1);
   await context.close();

@@ -68,7 +68,7 @@ type_field = "title"
 strength = "human"
 
 [[rules]]
-match = ["notes:write_note", "notes:tag_note", "notes:move_note", "notes:set_fields", "notes:take_anything", "notes:fail"]
+match = ["notes:write_note", "notes:tag_note", "notes:move_note", "notes:set_fields", "notes:edit_file", "notes:take_anything", "notes:fail"]
 confirm = "preview"
 strength = "human"
 

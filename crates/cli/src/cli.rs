@@ -19,14 +19,17 @@ use crate::commands::doctor::{self, DoctorArgs};
 use crate::commands::grants::GrantsArgs;
 use crate::commands::help::{self, HelpArgs};
 use crate::commands::init::{self, InitArgs};
+use crate::commands::logs::LogsArgs;
 use crate::commands::man::ManPageArgs;
 use crate::commands::memory::MemoryArgs;
 use crate::commands::open::OpenArgs;
 use crate::commands::pack::{self, PackArgs};
 use crate::commands::plans::PlansArgs;
 use crate::commands::policy::PolicyCommand;
+use crate::commands::preview_file::PreviewFileArgs;
 use crate::commands::reject::Reject;
 use crate::commands::serve::ServeArgs;
+use crate::commands::status::StatusArgs;
 use crate::commands::token::TokenArgs;
 use crate::commands::tools::ToolsArgs;
 use crate::commands::upstreams::UpstreamsArgs;
@@ -116,6 +119,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work\n\nOTEL_EXPORTER_OTLP_ENDPOINT names an OpenTelemetry collector for traces and metrics (docs/guide/telemetry.md)."
     )]
     Serve(ServeArgs),
+    /// Show what is configured, what runs and what waits
+    #[command(after_help = crate::commands::status::EXAMPLES)]
+    Status(StatusArgs),
+    /// Show the log of this machine's gateways
+    #[command(after_help = crate::commands::logs::EXAMPLES)]
+    Logs(LogsArgs),
     /// Open the approval page in your browser, signed in
     #[command(after_help = crate::commands::open::EXAMPLES)]
     Open(OpenArgs),
@@ -125,6 +134,9 @@ pub(crate) enum Command {
     /// The echo server `bench` measures
     #[command(hide = true)]
     BenchEcho(EchoArgs),
+    /// What a call that writes or moves a file would change; for `preview` in rules
+    #[command(hide = true)]
+    PreviewFile(PreviewFileArgs),
     Pack(PackArgs),
     /// What the project knows: agents propose, people decide
     Memory(MemoryArgs),
@@ -180,7 +192,7 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
         let hasty = PartialArgs::parse(&tree, arguments);
         let words = hasty.words.clone();
         let (called, below) = match words.split_first() {
-            // Its first word was put in for whoever calls the program by the pack's own name.
+            // `under_alias` inserted the first word for a program called by the pack's own name.
             Some((_, below)) if pack::is_alias(arguments) => (pack::ALIAS, below),
             _ => (usage::PROGRAM, &*words),
         };

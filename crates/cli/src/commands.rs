@@ -10,12 +10,15 @@ pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod help;
 pub(crate) mod init;
+pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod open;
 pub(crate) mod plans;
 pub(crate) mod policy;
+pub(crate) mod preview_file;
 pub(crate) mod reject;
 pub(crate) mod serve;
+pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod upstreams;
@@ -52,10 +55,13 @@ pub(crate) fn run(cli: &Cli, voice: OutputSettings) -> Exit {
         Command::Upstreams(args) => upstreams::run(args, cli, voice),
         Command::Token(args) => token::run(args, cli, voice),
         Command::Serve(args) => serve::run(args, cli),
+        Command::Status(args) => status::run(args, cli, voice),
+        Command::Logs(args) => logs::run(args, voice),
         Command::Open(args) => open::run(args, cli, voice),
         Command::Demo(args) => demo::run(args, voice),
         Command::Bench(args) => bench::run(args, voice),
         Command::BenchEcho(args) => bench::run_echo(args),
+        Command::PreviewFile(args) => preview_file::run(args),
         Command::Memory(args) => memory::run(args, cli, voice),
         Command::Version => version::run(),
         Command::Completions(args) => completions::run(args),

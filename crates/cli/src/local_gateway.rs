@@ -65,11 +65,16 @@ impl ResolvedConfig {
         self
     }
 
+    /// The upstream of this name; a refusal that suggests one where there is none.
+    pub(crate) fn require_upstream(&self, name: &str) -> Result<&Upstream, CommandError> {
+        let known = || self.config.upstreams.iter().map(|one| one.id.to_string()).collect::<Vec<_>>();
+        let written = self.config.upstreams.iter().find(|one| one.id.as_str() == name);
+        written.ok_or_else(|| crate::commands::upstreams::unknown(name, &known()))
+    }
+
     /// What signing in to an upstream needs.
     pub(crate) fn sign_in(&self, name: &str) -> Result<(HttpSpec, OauthClientSettings), CommandError> {
-        let known: Vec<String> = self.config.upstreams.iter().map(|one| one.id.to_string()).collect();
-        let written = self.config.upstreams.iter().find(|one| one.id.as_str() == name);
-        let written = written.ok_or_else(|| crate::commands::upstreams::unknown(name, &known))?;
+        let written = self.require_upstream(name)?;
         assemble::sign_in(written, &self.around).map_err(|cannot| {
             let next = format!("look at [upstreams.{name}] in {}", self.files.names().join(" and "));
             CommandError::refused(Refusal::new(Code::ConfigInvalid, cannot.to_string()), next)
@@ -78,6 +83,21 @@ impl ResolvedConfig {
 
     /// Opens the gateway, waits for the upstreams' lists, does the work, and closes it: no child process is left behind.
     pub(crate) fn with_gateway<T, W>(
+        &self,
+        voice: OutputSettings,
+        work: impl FnOnce(Arc<GatewayState>) -> W,
+    ) -> Result<T, CommandError>
+    where
+        W: Future<Output = Result<T, CommandError>>,
+    {
+        self.with_starting_gateway(voice, async |gateway| {
+            Progress::begin(voice, "waiting for upstreams").during(gateway.settled()).await;
+            work(gateway).await
+        })
+    }
+
+    /// The same without waiting: the work says which upstreams it waits for, and how long.
+    pub(crate) fn with_starting_gateway<T, W>(
         &self,
         voice: OutputSettings,
         work: impl FnOnce(Arc<GatewayState>) -> W,
@@ -94,7 +114,6 @@ impl ResolvedConfig {
                 let refusal = Refusal::new(Code::ConfigInvalid, cannot.to_string());
                 CommandError::refused(refusal, "countersign policy check")
             })?;
-            Progress::begin(voice, "waiting for upstreams").during(gateway.settled()).await;
             let done = work(Arc::clone(&gateway)).await;
             // A run that was begun here lives as long as this process: ending now would stop it half way.
             if let Some(runs) = gateway.runs() {

@@ -1,11 +1,12 @@
 //! The log settings of the command line: `--log`, `--log-format`, `--log-file` and `COUNTERSIGN_LOG`. Never stdout, which carries
 //! protocol and envelopes.
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use countersign_telemetry::{LogFilter, LogSettings, Telemetry, start_log};
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 
 use crate::cli::Cli;
 use crate::command_result::CommandError;
@@ -37,9 +38,13 @@ pub(crate) fn start_serving(cli: &Cli, file: Option<&Path>, json: bool) -> Resul
     let filter = requested_filter(cli)?.unwrap_or_else(LogFilter::warnings);
     let is_json = cli.log_format.map_or(json, |format| format == LogFormat::Json);
     let writer = match file {
-        None => BoxMakeWriter::new(std::io::stderr),
+        // Hosts rarely show what a server writes to stderr: `countersign logs` shows the file.
+        None => match open_usual_file() {
+            Some(file) => BoxMakeWriter::new(std::io::stderr.and(std::sync::Mutex::new(file))),
+            None => BoxMakeWriter::new(std::io::stderr),
+        },
         Some(path) => {
-            let open = std::fs::OpenOptions::new().create(true).append(true).open(path);
+            let open = OpenOptions::new().create(true).append(true).open(path);
             let file = open.map_err(|error| {
                 let message = format!("can't write `{}`: {}", path.display(), config_file::why(&error));
                 CommandError::usage("invalid_value", message, "countersign serve --log-file PATH")
@@ -48,6 +53,28 @@ pub(crate) fn start_serving(cli: &Cli, file: Option<&Path>, json: bool) -> Resul
         }
     };
     Ok(Telemetry::start(LogSettings { filter, is_json, writer }, environment::variable))
+}
+
+/// A log of this size is put aside when a gateway starts, so that there are never more than two.
+const LONGEST_LOG: u64 = 4 << 20;
+
+/// Where gateways of this machine keep their log, besides stderr.
+pub(crate) fn usual_file() -> Option<PathBuf> {
+    Some(environment::state_folder()?.join("countersign").join("gateway.log"))
+}
+
+/// The log, to be appended to; none where it can't be kept, which is no reason not to serve.
+fn open_usual_file() -> Option<File> {
+    let path = usual_file()?;
+    crate::private_file::make_folder(path.parent()?).ok()?;
+    if std::fs::metadata(&path).is_ok_and(|meta| meta.len() > LONGEST_LOG) {
+        std::fs::rename(&path, path.with_extension("log.1")).ok()?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).ok()
 }
 
 fn requested_filter(cli: &Cli) -> Result<Option<LogFilter>, CommandError> {

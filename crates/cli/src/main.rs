@@ -18,7 +18,11 @@ use countersign_terminal::{
 };
 
 fn main() -> ExitCode {
-    let arguments = commands::pack::under_alias(std::env::args_os().collect());
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if commands::completions::answer_shell(&arguments) {
+        return ExitCode::SUCCESS;
+    }
+    let arguments = commands::pack::under_alias(arguments);
     match cli::read(&arguments) {
         Ok(cli) => commands::run(&cli, output::OutputSettings::from_cli(&cli)).into(),
         Err(not_read) => output::finish(not_read.voice, &not_read.path, not_read.result).into(),

@@ -9,8 +9,19 @@ use countersign_gateway::upstreams::native::{NativeContext, NativeFactory, Nativ
 use countersign_memory::Memory;
 use countersign_memory::upstream::MemoryUpstream;
 use countersign_pack::upstream::{PackUpstream, TokenIssuer};
+use serde_json::{Map, Value};
 
 use crate::commands::pack;
+
+/// The tools of a native upstream, without making it.
+pub(crate) fn definitions(kind: NativeKind) -> Vec<Value> {
+    let values = |all: Vec<Map<String, Value>>| all.into_iter().map(Value::Object).collect();
+    match kind {
+        NativeKind::Demo => countersign_demo::definitions(),
+        NativeKind::Memory => values(countersign_memory::tools::definitions()),
+        NativeKind::Pack => values(countersign_pack::tools::definitions()),
+    }
+}
 
 /// Everything this program brings along.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! A command line that can't be read: clap's own message in one line, a code for programs, and the help to read next.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use countersign_policy::nearest::nearest;
 use countersign_policy::words::choices;
 
 use crate::command_result::Usage;
@@ -21,7 +22,34 @@ pub(crate) fn usage(error: &clap::Error, tree: &clap::Command, words: &[String])
         let message = format!("`{command}` needs a command: {}", choices(&names));
         return Usage { message, reason_code: "command_missing", next };
     }
+    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
+        return unknown_command(
+            typed,
+            &command,
+            words.iter().try_fold(tree, |at, word| at.find_subcommand(word)),
+        );
+    }
     Usage { message: one_line(&error.to_string()), reason_code: reason_code(error), next }
+}
+
+/// A command that does not exist, with the one that was probably meant. clap's own suggestions are too many: `serve` for `aprove`.
+fn unknown_command(typed: &str, command: &str, at: Option<&clap::Command>) -> Usage {
+    let names: Vec<&str> = at
+        .into_iter()
+        .flat_map(clap::Command::get_subcommands)
+        .filter(|known| !known.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
+    let begun = || names.iter().copied().find(|name| typed.len() > 2 && name.starts_with(typed));
+    let meant = nearest(typed, names.iter().copied()).or_else(begun);
+    let hint = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    Usage {
+        message: format!("`{command}` has no command `{}`{hint}", visible(typed)),
+        reason_code: "unknown_command",
+        next: meant.map_or_else(|| format!("{command} --help"), |name| format!("{command} {name} --help")),
+    }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended")]

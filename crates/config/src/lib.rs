@@ -26,6 +26,7 @@ mod template;
 mod tree;
 mod upstream;
 mod upstream_access;
+mod upstream_audience;
 
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ pub use simulate::{DecisionChange, PastCall, RecordedVerdict, ReplayResult, Simu
 pub use source::{Source, SourceFiles};
 pub use upstream::{NativeKind, ToolNamePrefix, Upstream, UpstreamKind, UpstreamStart, UpstreamTrust};
 pub use upstream_access::{ElicitationAccess, MCP_METHODS, SamplingAccess, UpstreamAccess};
+pub use upstream_audience::UpstreamAudience;
 
 use config_reader::{ConfigCompleteness, ConfigReader};
 use countersign_policy::ids::{Secret, UpstreamId};

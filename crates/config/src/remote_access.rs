@@ -176,7 +176,7 @@ fn webhook(reader: &mut ConfigReader<'_>, node: &TomlNode) -> Option<Template> {
     if lower.starts_with("https://") || local.iter().any(|local| lower.starts_with(local)) {
         return Some(url);
     }
-    let message = format!("{} would send what waits in the clear, or is no address", tick(text));
+    let message = format!("{} would send pending plans in the clear, or is no address", tick(text));
     let help = format!("write `webhook = {example}`; plain http is for this machine only");
     reader.error(node.place, BadValue, message, help);
     None

@@ -93,7 +93,7 @@ impl SourceFiles {
         }
     }
 
-    /// The place of what stands `offset` bytes into a string's value: escapes make it differ from its spelling.
+    /// The place of the byte `offset` of a string's value: escapes make it differ from its spelling.
     pub(crate) fn inside(&self, string: Place, offset: usize) -> usize {
         let (_, text) = self.source(string.file);
         let raw = text.get(string.start..string.end).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Texts with gaps: `${env:NAME}`, `${file:PATH}`, `${keyring:NAME}` for what does not belong in a file, and `{input}` in the
+//! Texts with gaps: `${env:NAME}` (with a default: `${env:NAME:-text}`), `${file:PATH}`, `${keyring:NAME}` for what does not belong in a file, and `{input}` in the
 //! words of a command. Looks nothing up itself; what was looked up is a secret and never prints.
 
 use super::config_reader::ConfigReader;
@@ -28,7 +28,9 @@ pub(crate) fn settle(
     found: &mut Vec<Diagnostic>,
 ) {
     template.resolve_references(|reference, place| {
-        look_up(reference)
+        let found_text = look_up(reference);
+        found_text
+            .or_else(|why| reference.default.as_deref().map(Secret::new).ok_or(why))
             .map_err(|why| {
                 let message = format!("`{reference}` could not be looked up: {why}");
                 let help = match reference.origin {
@@ -125,7 +127,7 @@ enum ParsedPlaceholder<'t> {
     Open(usize),
 }
 
-/// What stands at the start of the rest, and how many bytes it takes.
+/// The token at the start of the rest, and how many bytes it takes.
 fn next_gap<'t>(rest: &'t str, gaps: AllowedPlaceholders<'_>) -> ParsedPlaceholder<'t> {
     if rest.starts_with("$${") {
         return ParsedPlaceholder::Plain("${", 3);
@@ -169,7 +171,12 @@ fn reference(reader: &mut ConfigReader<'_>, inner: &str, place: Place) -> Option
         "write `${env:NAME}`, `${file:PATH}` or `${keyring:NAME}`, or `$${` for the characters themselves";
     match origin.parse::<Origin>() {
         Ok(origin) if !name.trim().is_empty() => {
-            Some(TemplatePiece::Reference(Reference { origin, name: name.to_owned() }, place))
+            // Only variables may be missing for good reasons; a path may have `:-` in it.
+            let (name, default) = match name.split_once(":-").filter(|_| origin == Origin::Env) {
+                Some((name, default)) => (name.to_owned(), Some(default.to_owned())),
+                None => (name.to_owned(), None),
+            };
+            Some(TemplatePiece::Reference(Reference { origin, name, default }, place))
         }
         Ok(_) => {
             reader.error(

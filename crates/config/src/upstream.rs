@@ -10,6 +10,7 @@ use super::diagnostic::tick;
 use super::template::{self, AllowedPlaceholders};
 use super::tree::{TomlEntry, TomlNode, TomlTable};
 use super::upstream_access::{self, UpstreamAccess};
+use super::upstream_audience::{self, UpstreamAudience};
 use countersign_policy::command_template::{Place, Template, TemplatePair, TemplatePiece};
 use countersign_policy::ids::UpstreamId;
 use countersign_policy::nearest::nearest;
@@ -64,6 +65,8 @@ pub struct Upstream {
     pub prefix: ToolNamePrefix,
     /// What it may do besides offering tools.
     pub access: UpstreamAccess,
+    /// For which hosts and folders it is.
+    pub audience: UpstreamAudience,
     pub kind: UpstreamKind,
 }
 
@@ -99,7 +102,7 @@ pub enum UpstreamKind {
     },
 }
 
-const COMMON: [&str; 5] = ["trust", "start", "relist", "timeout", "prefix"];
+const COMMON: [&str; 7] = ["trust", "start", "relist", "timeout", "prefix", "hosts", "folders"];
 const RELIST: Duration = Duration::from_secs(600);
 
 /// The key that says what an upstream is, and the keys that go with it.
@@ -138,6 +141,7 @@ fn read(reader: &mut ConfigReader<'_>, entry: &TomlEntry) -> Option<Upstream> {
         Some(true) | None => ToolNamePrefix::Upstream,
     };
     let access = upstream_access::read(section.reader, table, prefix);
+    let audience = upstream_audience::read(section.reader, table);
     let upstream = Upstream {
         id: UpstreamId::new(entry.key.as_str()),
         place: entry.place,
@@ -147,6 +151,7 @@ fn read(reader: &mut ConfigReader<'_>, entry: &TomlEntry) -> Option<Upstream> {
         timeout: section.span("timeout", "\"30s\""),
         prefix,
         access,
+        audience,
         kind: kind?,
     };
     Some(upstream)

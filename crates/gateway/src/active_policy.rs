@@ -34,9 +34,9 @@ pub struct ActivePolicy {
     /// The configuration it was built from, for explanations.
     pub config: Arc<Config>,
     /// Who is notified of pending plans.
-    pub hooks: Hooks,
+    pub(crate) hooks: Hooks,
     /// Runs the preview commands of rules.
-    pub looks: PreviewRunner,
+    pub(crate) looks: PreviewRunner,
     /// The address of the approvals page, for `approve_url`.
     pub desk_url: Option<String>,
     /// The person's home: paths below it are shown with `~`.

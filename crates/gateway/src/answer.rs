@@ -40,7 +40,7 @@ impl Answer {
     }
 
     /// Whether it is our refusal with this code.
-    pub fn is_refused(&self, code: Code) -> bool {
+    pub(crate) fn is_refused(&self, code: Code) -> bool {
         match self {
             Self::Envelope(envelope) | Self::Carded(envelope, _) => {
                 envelope.errors.first().is_some_and(|first| first.code == code.as_str())
@@ -50,12 +50,12 @@ impl Answer {
     }
 
     /// The reply to the request with this id.
-    pub fn into_reply(self, request_id: Option<&RequestId>) -> Reply {
+    pub(crate) fn into_reply(self, request_id: Option<&RequestId>) -> Reply {
         self.into_reply_with(TextForm::ForModel, request_id)
     }
 
     /// The reply to the request with this id, with this text block in an envelope of ours.
-    pub fn into_reply_with(self, form: TextForm, request_id: Option<&RequestId>) -> Reply {
+    pub(crate) fn into_reply_with(self, form: TextForm, request_id: Option<&RequestId>) -> Reply {
         crate::trace::answered(&self);
         let (envelope, mut meta) = match self {
             Self::Envelope(envelope) => (envelope, Map::new()),
@@ -70,6 +70,20 @@ impl Answer {
         meta.insert(OURS.to_owned(), ours);
         let result = tool_result(&envelope, form);
         Ok(raw::set(&result, "_meta", &raw::to_raw(&meta)).unwrap_or(result))
+    }
+}
+
+/// Adds the request id to the `data` of an error of ours, which has no `_meta`. An upstream's error stays as it is.
+pub(crate) fn with_request_id(error: RpcError, request_id: Option<&RequestId>) -> RpcError {
+    let is_ours = raw::get_str_in(error.as_raw(), &["data", "code"])
+        .is_some_and(|code| code.starts_with("E_"))
+        && raw::get_in(error.as_raw(), &["data", "details"]).is_some();
+    // A gateway behind this one has put its own id there, and its rows are found by that.
+    let has_id = raw::get_in(error.as_raw(), &["data", "request_id"]).is_some();
+    match request_id.filter(|_| is_ours && !has_id) {
+        Some(id) => raw::set_in(error.as_raw(), "data", "request_id", &raw::to_raw(id))
+            .map_or(error, RpcError::from_raw),
+        None => error,
     }
 }
 
@@ -91,7 +105,7 @@ pub enum TextForm {
 }
 
 /// The envelope as `structuredContent`, with one text block, `isError = !ok`, marked as ours.
-pub fn tool_result(envelope: &Envelope, form: TextForm) -> RawJson {
+pub(crate) fn tool_result(envelope: &Envelope, form: TextForm) -> RawJson {
     let whole = envelope.to_text();
     let value = raw::from_text(whole.as_str()).unwrap_or_else(raw::empty_object);
     let text = match form {
@@ -125,7 +139,7 @@ pub fn marked(mut result: Value) -> Value {
 
 /// Adds our metadata to the `_meta` of an upstream's result; every other byte stays as it was. A mark in it is ours: `own_marks`
 /// has removed those of others.
-pub fn with_meta<T: serde::Serialize>(result: RawJson, facts: &T) -> RawJson {
+pub(crate) fn with_meta<T: serde::Serialize>(result: RawJson, facts: &T) -> RawJson {
     let is_marked =
         raw::get_in(&result, &["_meta", OURS, "envelope"]).is_some_and(|mark| mark.get() == "true");
     let facts = raw::to_raw(facts);
@@ -147,6 +161,20 @@ mod tests {
         assert!(got.get().contains(r#""x":12345678901234567890123"#), "{got}");
         assert!(got.get().contains(r#""a" : 1"#), "{got}");
         assert!(got.get().contains(r#""countersign":{"ledger_id":"L"}"#), "{got}");
+    }
+
+    #[test]
+    fn only_errors_of_ours_carry_the_request_id() {
+        let id = RequestId::new("req_1");
+        let data = |data: Value| with_request_id(RpcError::with_data(-32602, "no", &data), Some(&id));
+        let ours = data(json!({"code": "E_ROLE_FORBIDDEN", "details": {}}));
+        assert_eq!(raw::get_str_in(ours.as_raw(), &["data", "request_id"]).as_deref(), Some("req_1"));
+        for of_upstream in [json!({"code": 7, "details": {}}), json!({"code": "E_X"}), json!([1])] {
+            let error = RpcError::with_data(-32602, "no", &of_upstream);
+            assert_eq!(data(of_upstream).as_raw().get(), error.as_raw().get());
+        }
+        let behind = json!({"code": "E_X", "details": {}, "request_id": "req_0"});
+        assert_eq!(raw::get_str_in(data(behind).as_raw(), &["data", "request_id"]).as_deref(), Some("req_0"));
     }
 
     #[test]

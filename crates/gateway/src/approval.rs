@@ -7,7 +7,7 @@ pub mod grants;
 use std::sync::Arc;
 
 use countersign_policy::call::HostVouching;
-use countersign_policy::confirm::{Approval, ApprovalRail, Kind, check_typed};
+use countersign_policy::confirm::{Approval, Kind, RecordedChannel, check_typed};
 use countersign_policy::digest::Digest;
 use countersign_policy::ids::{LedgerId, PlanId, PrincipalId};
 use countersign_policy::plan::Plan;
@@ -22,7 +22,7 @@ use crate::pipeline::request::invalid;
 
 const LONGEST_NOTE: usize = 4000;
 
-/// Where a decision was made. It fixes the rail, the source in the audit log, and the strength of an approval.
+/// Where a decision was made. It fixes the channel, the source in the audit log, and the strength of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalChannel {
     /// The approvals page, by a person who signed in.
@@ -38,12 +38,12 @@ pub enum ApprovalChannel {
 }
 
 impl ApprovalChannel {
-    const fn rail(self) -> ApprovalRail {
+    const fn recorded(self) -> RecordedChannel {
         match self {
-            Self::Page | Self::Rest => ApprovalRail::Page,
-            Self::CommandLine => ApprovalRail::Cli,
-            Self::Card(_) => ApprovalRail::Card,
-            Self::Elicitation(_) => ApprovalRail::Elicitation,
+            Self::Page | Self::Rest => RecordedChannel::Page,
+            Self::CommandLine => RecordedChannel::Cli,
+            Self::Card(_) => RecordedChannel::Card,
+            Self::Elicitation(_) => RecordedChannel::Elicitation,
         }
     }
 
@@ -65,9 +65,9 @@ impl ApprovalChannel {
 
     fn approval(self, by: PrincipalId, now: Timestamp) -> Approval {
         match self {
-            Self::Page | Self::Rest | Self::CommandLine => Approval::over(self.rail(), by, now),
+            Self::Page | Self::Rest | Self::CommandLine => Approval::over(self.recorded(), by, now),
             Self::Card(vouching) | Self::Elicitation(vouching) => {
-                Approval::by_host(self.rail(), vouching, by, now)
+                Approval::by_host(self.recorded(), vouching, by, now)
             }
         }
     }
@@ -186,7 +186,7 @@ impl PlanDecider<'_> {
             check_shown(&row.ok_or(DecideRefused::NotDecided(NotDecided::Unknown))?.plan, hash)?;
         }
         let (by, note) = (self.by.clone(), note.map(str::to_owned));
-        Ok(self.store.reject_from(id, by, self.channel.rail(), self.origin(), note, now).await?)
+        Ok(self.store.reject_from(id, by, self.channel.recorded(), self.origin(), note, now).await?)
     }
 
     fn origin(&self) -> DecisionOrigin {

@@ -143,7 +143,7 @@ pub fn assemble(
     Ok((gateway, refresher, assembly))
 }
 
-/// What is needed to put the house together again when its configuration changes.
+/// What is needed to assemble the gateway again when its configuration changes.
 pub struct Assembly {
     around: GatewayEnvironment,
     store: Store,
@@ -154,12 +154,12 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// The commands under way, for whoever shows or stops them.
+    /// The commands under way, to be shown or stopped.
     pub fn runs(&self) -> &Arc<BackgroundRuns> {
         &self.runs
     }
 
-    /// Takes a changed configuration: the law at once, upstreams only where they differ. Sessions stay.
+    /// Applies a changed configuration: the policy at once, upstreams only where they differ. Sessions stay.
     pub async fn reload(
         &mut self,
         gateway: &Arc<GatewayState>,
@@ -392,7 +392,8 @@ fn variables(
     pairs: &[TemplatePair],
     text: &dyn Fn(&Template) -> Result<Secret, CannotBuild>,
 ) -> Result<Vec<Variable>, CannotBuild> {
-    pairs.iter().map(|(name, value)| Ok((name.into(), text(value)?.expose().into()))).collect()
+    let set = pairs.iter().filter(|(_, value)| !value.is_absent());
+    set.map(|(name, value)| Ok((name.into(), text(value)?.expose().into()))).collect()
 }
 
 /// A bearer token from the configuration.

@@ -99,7 +99,7 @@ fn cut(text: &str) -> String {
     text.chars().take(LONGEST_CLAIM).collect()
 }
 
-/// A tool as the log names it. What stands behind a resource's scheme is the request's own argument and stays out.
+/// A tool as the log names it. What follows a resource's scheme is the request's own argument and stays out.
 fn tool(name: &FullName) -> String {
     let (upstream, tool) = (name.upstream.as_str(), name.tool.as_str());
     match tool.strip_prefix("resource:") {

@@ -1,7 +1,7 @@
 //! Cards: a plan and its outcome inside the host's own window (MCP Apps). Offered only to clients that declare support; all others
 //! get the same facts as text. A card decides nothing by itself: its button sends the answer of the host's user.
 
-pub mod answer;
+pub(crate) mod answer;
 mod card_data;
 mod message;
 mod nonce;
@@ -13,21 +13,21 @@ use countersign_mcp::server::RequestContext;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use self::card_data::{confirmation_meta, outcome_view, preview_meta};
-pub use self::message::RepeatedCall;
+pub(crate) use self::card_data::{confirmation_meta, outcome_view, preview_meta};
+pub(crate) use self::message::RepeatedCall;
 
 /// The card of a pending plan.
-pub const PLAN: &str = "ui://countersign/plan";
+pub(crate) const PLAN: &str = "ui://countersign/plan";
 /// The card of an outcome.
-pub const RESULT: &str = "ui://countersign/result";
+pub(crate) const RESULT: &str = "ui://countersign/result";
 /// The media type of a card.
-pub const MIME: &str = "text/html;profile=mcp-app";
+pub(crate) const MIME: &str = "text/html;profile=mcp-app";
 
 const EXTENSION: &str = "io.modelcontextprotocol/ui";
 
 /// Whether the client shows cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CardSupport {
+pub(crate) enum CardSupport {
     Shown,
     Hidden,
 }
@@ -35,7 +35,7 @@ pub enum CardSupport {
 impl CardSupport {
     /// Support as the client declares it: in its session, or with the request itself in the stateless era. A plan that runs from the
     /// approvals page has no client.
-    pub fn of<'c>(ctx: impl Into<Option<&'c RequestContext>>) -> Self {
+    pub(crate) fn of<'c>(ctx: impl Into<Option<&'c RequestContext>>) -> Self {
         let ctx: Option<&RequestContext> = ctx.into();
         let declared = ctx.is_some_and(|ctx| ctx.client().capabilities.as_deref().is_some_and(declares));
         if declared { Self::Shown } else { Self::Hidden }
@@ -61,7 +61,7 @@ fn declares(capabilities: &RawValue) -> bool {
 }
 
 /// Adds the link to a card to a tool's definition, under both spellings of the key.
-pub fn linked(definition: &RawValue, card: &str) -> RawJson {
+pub(crate) fn linked(definition: &RawValue, card: &str) -> RawJson {
     let uri = raw::to_raw(card);
     let ui = raw::to_raw(&json!({"resourceUri": card}));
     let edits = [MemberEdit::Set("ui", ui.get()), MemberEdit::Set("ui/resourceUri", uri.get())];
@@ -71,7 +71,7 @@ pub fn linked(definition: &RawValue, card: &str) -> RawJson {
 }
 
 /// The cards as `resources/list` returns them.
-pub fn resources() -> [Value; 2] {
+pub(crate) fn resources() -> [Value; 2] {
     let entry = |uri: &str, name: &str, title: &str, what: &str| json!({"uri": uri, "name": name, "title": title, "description": what, "mimeType": MIME, "_meta": meta()});
     [
         entry(PLAN, "countersign-plan", "Plan", "What a call would change, with Confirm and Cancel"),
@@ -84,7 +84,7 @@ fn meta() -> Value {
 }
 
 /// `resources/read` of a card. `desk` is the only address its buttons may open.
-pub fn read(uri: &str, desk: Option<&str>) -> Reply {
+pub(crate) fn read(uri: &str, desk: Option<&str>) -> Reply {
     let text = match uri {
         PLAN => page::plan(desk),
         RESULT => page::result(desk),

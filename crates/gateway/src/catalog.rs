@@ -29,11 +29,12 @@ use serde_json::value::RawValue;
 pub use self::build::CatalogSource;
 pub use self::listed_tools::{HeaderMirroring, ListedTools};
 pub(crate) use self::lookalikes::skeleton;
-pub use self::pins::{PinChange, PinComparison, PinPlan, plan_pins};
+pub use self::pins::{PinChange, plan_pins};
+pub(crate) use self::pins::{PinComparison, PinPlan};
 use crate::search::Index;
 
 /// The argument the direct surface adds to every tool.
-pub const COUNTERSIGN: &str = "countersign";
+pub(crate) const COUNTERSIGN: &str = "countersign";
 /// How many similar names are suggested for an unknown one.
 const SUGGESTED: usize = 3;
 
@@ -100,7 +101,7 @@ pub struct Listed {
     /// The bytes it was listed as.
     pub raw: Arc<RawValue>,
     pub mirrors: Option<Arc<MirroredHeaders>>,
-    pub direct_name: String,
+    pub(crate) direct_name: String,
     /// Whether its upstream has not listed it yet: it is what was accepted before.
     pub is_starting: bool,
     direct: OnceLock<RawJson>,
@@ -112,7 +113,7 @@ impl Listed {
     }
 
     /// Whether it reads and nothing can make it need more.
-    pub fn is_plain_read(&self) -> bool {
+    pub(crate) fn is_plain_read(&self) -> bool {
         self.is_accepted()
             && self.outlook.effect == Effect::Read
             && self.outlook.kind == Kind::None
@@ -124,13 +125,13 @@ impl Listed {
     }
 
     /// The definition on the direct surface: our name, the governed effect, and the argument `countersign`.
-    pub fn direct_definition(&self) -> &RawValue {
+    pub(crate) fn direct_definition(&self) -> &RawValue {
         self.direct.get_or_init(|| direct::definition(self))
     }
 
     /// Whether the direct surface lists its `outputSchema`. Official clients check every answer against it, and a preview or a refusal of ours
     /// is no result of the tool; only a tool under its own name that never asks keeps it.
-    pub fn keeps_output_schema(&self) -> bool {
+    pub(crate) fn keeps_output_schema(&self) -> bool {
         self.direct_name == self.tool.name.as_str() && !self.may_ask()
     }
 
@@ -170,7 +171,7 @@ impl Catalog {
     }
 
     /// Withheld or not.
-    pub fn by_direct_name(&self, name: &str) -> Option<&Listed> {
+    pub(crate) fn by_direct_name(&self, name: &str) -> Option<&Listed> {
         self.tools.get(*self.by_direct.get(name)?)
     }
 
@@ -219,7 +220,7 @@ impl Catalog {
     }
 
     /// Whether a host sees the same list in both.
-    pub fn lists_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
         let seen = |listed: &Listed| {
             let name = listed.direct_name.clone();
             (name, listed.outlook.clone(), listed.is_starting, listed.raw.get().to_owned())

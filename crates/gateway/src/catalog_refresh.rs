@@ -40,7 +40,7 @@ pub struct UpstreamTerms {
     pub trust: UpstreamTrust,
     pub prefix: ToolNamePrefix,
     pub every: Duration,
-    pub reach: UpstreamReach,
+    pub(crate) reach: UpstreamReach,
     pub start: UpstreamStart,
 }
 
@@ -104,12 +104,12 @@ pub struct CatalogRefresher {
 }
 
 impl CatalogRefresher {
-    pub fn new(gateway: Arc<GatewayState>, terms: Vec<(UpstreamId, UpstreamTerms)>) -> Self {
+    pub(crate) fn new(gateway: Arc<GatewayState>, terms: Vec<(UpstreamId, UpstreamTerms)>) -> Self {
         Self { gateway, terms: RwLock::new(terms), known: Mutex::new(BTreeMap::new()) }
     }
 
     /// Serves these upstreams, before anything is listed.
-    pub fn serve(&self, terms: Vec<(UpstreamId, UpstreamTerms)>) {
+    pub(crate) fn serve(&self, terms: Vec<(UpstreamId, UpstreamTerms)>) {
         let ids: Vec<UpstreamId> = terms.iter().map(|(id, _)| id.clone()).collect();
         *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
         self.gateway.startup.serve(&ids, &ids);
@@ -125,7 +125,7 @@ impl CatalogRefresher {
     }
 
     /// Serves other upstreams from now on: drops the lists of removed and fresh ones, and reads the fresh ones.
-    pub async fn change(
+    pub(crate) async fn change(
         self: &Arc<Self>,
         terms: Vec<(UpstreamId, UpstreamTerms)>,
         fresh: &[UpstreamId],
@@ -148,7 +148,7 @@ impl CatalogRefresher {
         }
     }
 
-    pub async fn first_round(self: &Arc<Self>) {
+    pub(crate) async fn first_round(self: &Arc<Self>) {
         let all = self.terms().into_iter().map(|(id, _)| id).collect();
         self.first_lists(all).await;
     }
@@ -280,7 +280,7 @@ impl CatalogRefresher {
     }
 
     /// Runs for the lifetime of the gateway.
-    pub async fn run(self: Arc<Self>, news: Arc<NewsQueue>) {
+    pub(crate) async fn run(self: Arc<Self>, news: Arc<NewsQueue>) {
         // Announced changes are forwarded even if nothing visible has changed.
         let mut announced: BTreeSet<UpstreamId> = BTreeSet::new();
         let mut due: BTreeMap<UpstreamId, Instant> =

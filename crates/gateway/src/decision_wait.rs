@@ -12,6 +12,7 @@ use countersign_policy::confirm::PlanState;
 use countersign_policy::headline::headline;
 use countersign_policy::ids::{PlanId, PrincipalId, RunId};
 use countersign_store::RunState;
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::broadcast;
 
@@ -34,7 +35,7 @@ const RUN_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many calls of each principal are waiting. Bounded, because each holds memory and a connection.
 #[derive(Debug, Default)]
-pub struct WaitingCalls(Mutex<HashMap<PrincipalId, u64>>);
+pub(crate) struct WaitingCalls(Mutex<HashMap<PrincipalId, u64>>);
 
 /// A place among the waiting calls, given back when dropped.
 struct WaitPlace<'a> {
@@ -77,7 +78,7 @@ async fn in_wait_place<T>(
 }
 
 /// Waits until the plan is no longer pending; false when the time is up or the client left.
-pub async fn until_decided(
+pub(crate) async fn until_decided(
     gateway: &Arc<GatewayState>,
     ctx: &RequestContext,
     plan: &PlanId,
@@ -87,8 +88,33 @@ pub async fn until_decided(
     in_wait_place(gateway, ctx, decided).await.unwrap_or(false)
 }
 
+/// Holds a call open until its plan is decided; false when the time is up or the client left. Notes in the store that the call
+/// waits, so that whoever decides knows what an approval leads to.
+pub(crate) async fn hold_until_decided(
+    gateway: &Arc<GatewayState>,
+    ctx: &RequestContext,
+    plan: &PlanId,
+    seconds: f64,
+) -> bool {
+    let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    note_held_until(gateway, plan, gateway.now().checked_add(patience).ok()).await;
+    until_decided(gateway, ctx, plan, seconds).await
+}
+
+/// Notes that no call waits for the plan any more.
+pub(crate) async fn note_not_held(gateway: &GatewayState, plan: &PlanId) {
+    note_held_until(gateway, plan, None).await;
+}
+
+async fn note_held_until(gateway: &GatewayState, plan: &PlanId, until: Option<Timestamp>) {
+    // A note that can't be written changes no decision.
+    if let Err(fault) = gateway.store.note_held_until(plan, until).await {
+        tracing::debug!(plan = plan.as_str(), fault = %fault.inside(), "held call not noted");
+    }
+}
+
 /// Waits until the plan has an end; false when the time is up or the client left.
-pub async fn until_settled(
+pub(crate) async fn until_settled(
     gateway: &Arc<GatewayState>,
     ctx: &RequestContext,
     plan: &PlanId,
@@ -148,7 +174,7 @@ async fn plan_announced(decisions: &mut broadcast::Receiver<Option<PlanId>>, pla
 }
 
 /// Waits until a run of this caller has ended, the time is up or the client left. Progress carries the last line of its log.
-pub async fn until_run_ended(
+pub(crate) async fn until_run_ended(
     gateway: &GatewayState,
     ctx: &RequestContext,
     caller: &Caller,

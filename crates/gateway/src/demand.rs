@@ -7,7 +7,7 @@ use countersign_mcp::raw;
 use countersign_mcp::server::ClientInfo;
 use tokio::sync::watch;
 
-pub struct UpstreamDemand {
+pub(crate) struct UpstreamDemand {
     is_raised: watch::Sender<bool>,
     has_roots: AtomicBool,
 }
@@ -20,7 +20,7 @@ impl Default for UpstreamDemand {
 
 impl UpstreamDemand {
     /// Registers a client. Returns whether it is the first need of the upstreams.
-    pub fn note_client(&self, client: &ClientInfo) -> bool {
+    pub(crate) fn note_client(&self, client: &ClientInfo) -> bool {
         // Roots first: a connection that opens on this demand declares them.
         if client.capabilities.as_deref().is_some_and(|all| raw::get(all, "roots").is_some()) {
             self.has_roots.store(true, Ordering::SeqCst);
@@ -29,26 +29,26 @@ impl UpstreamDemand {
     }
 
     /// Declares roots before any client connects: over HTTP all clients share one connection to an upstream.
-    pub fn expect_roots(&self) {
+    pub(crate) fn expect_roots(&self) {
         self.has_roots.store(true, Ordering::SeqCst);
     }
 
     /// Returns whether this is the first need of the upstreams.
-    pub fn raise(&self) -> bool {
+    pub(crate) fn raise(&self) -> bool {
         // Read first: this runs for every request.
         !self.is_raised() && self.is_raised.send_if_modified(|is_raised| !std::mem::replace(is_raised, true))
     }
 
-    pub fn is_raised(&self) -> bool {
+    pub(crate) fn is_raised(&self) -> bool {
         *self.is_raised.borrow()
     }
 
     /// Whether a client with roots has connected, or may.
-    pub fn has_roots(&self) -> bool {
+    pub(crate) fn has_roots(&self) -> bool {
         self.has_roots.load(Ordering::SeqCst)
     }
 
-    pub async fn raised(&self) {
+    pub(crate) async fn raised(&self) {
         // The sender is ours: it does not go away.
         let _ = self.is_raised.subscribe().wait_for(|is_raised| *is_raised).await;
     }

@@ -24,11 +24,11 @@ const LONGEST_SECTIONS: usize = 4_000;
 
 /// The upstreams a caller reaches, by our own names of them, each with its accepted tools. Nothing here is an upstream's own word
 /// that nobody accepted.
-pub struct ReachableUpstreams(Vec<(UpstreamId, Vec<String>)>);
+pub(crate) struct ReachableUpstreams(Vec<(UpstreamId, Vec<String>)>);
 
 impl ReachableUpstreams {
     /// Those of a caller.
-    pub fn of(gateway: &GatewayState, scopes: &CallerScopes, role: Role) -> Self {
+    pub(crate) fn of(gateway: &GatewayState, scopes: &CallerScopes, role: Role) -> Self {
         let catalog = gateway.catalog.load();
         let reached = |id: &&UpstreamId| scopes.upstreams.as_ref().is_none_or(|all| all.contains(*id));
         let tools = |id: &UpstreamId| {
@@ -40,12 +40,12 @@ impl ReachableUpstreams {
     }
 
     /// Their names, in so many characters.
-    pub fn names(&self, most: usize) -> String {
+    pub(crate) fn names(&self, most: usize) -> String {
         joined(self.0.iter().map(|(id, _)| id.to_string()), ", ", most)
     }
 
     /// Their names with what they offer, in so many characters shared by all.
-    pub fn with_tools(&self, most: usize) -> String {
+    pub(crate) fn with_tools(&self, most: usize) -> String {
         let share = most / self.0.len().max(1);
         let one = |(id, tools): &(UpstreamId, Vec<String>)| match tools.as_slice() {
             [] => id.to_string(),
@@ -74,7 +74,7 @@ fn joined(texts: impl Iterator<Item = String>, joint: &str, most: usize) -> Stri
 }
 
 /// The instructions of a session.
-pub fn instructions(
+pub(crate) fn instructions(
     gateway: &GatewayState,
     surface: ToolSurface,
     scopes: &CallerScopes,

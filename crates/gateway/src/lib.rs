@@ -1,29 +1,29 @@
 //! The running gateway: sessions, the catalogue of tools, the call pipeline, approvals, surfaces, upstreams. Decisions are made
 //! in `policy`, records are kept in `store`, the protocol is spoken by `mcp`.
 
-pub mod active_policy;
+mod active_policy;
 pub mod answer;
 pub mod approval;
 pub mod assemble;
 mod call_log;
-pub mod cards;
+mod cards;
 pub mod catalog;
 pub mod catalog_refresh;
-pub mod decision_wait;
-pub mod demand;
+mod decision_wait;
+mod demand;
 pub mod failed_credentials;
 mod file_paths;
 pub mod http;
-pub mod instructions;
-pub mod limits;
-pub mod members;
-pub mod metrics;
+mod instructions;
+mod limits;
+mod members;
+mod metrics;
 mod modes;
-pub mod news_queue;
-pub mod notify;
-pub mod own_marks;
-pub mod passthrough;
-pub mod pipeline;
+mod news_queue;
+mod notify;
+mod own_marks;
+mod passthrough;
+mod pipeline;
 pub mod principal;
 pub mod replicas;
 pub mod runs;
@@ -32,16 +32,17 @@ pub mod search;
 pub mod service;
 pub mod simulate;
 pub mod standalone;
-pub mod startup;
+mod startup;
 pub mod state;
 mod suggestions;
 pub mod surfaces;
-pub mod tasks;
+mod tasks;
 pub mod trace;
-pub mod upstream_questions;
+mod upstream_questions;
 pub mod upstreams;
 
 pub use countersign_policy::visible_text as escape;
+pub use pipeline::approve_and_run::run_approved;
 pub use pipeline::request;
 
 /// Whether a tool has a boolean `preview` argument of its own.

@@ -14,13 +14,13 @@ use jiff::Timestamp;
 type RateLimitKey = (RuleName, PrincipalId);
 
 #[derive(Debug, Default)]
-pub struct RateLimitWindows {
+pub(crate) struct RateLimitWindows {
     taken: Mutex<HashMap<RateLimitKey, VecDeque<Timestamp>>>,
 }
 
 impl RateLimitWindows {
     /// Takes a place, or returns how long to wait for one.
-    pub fn take(
+    pub(crate) fn take(
         &self,
         rule: &RuleName,
         principal: &PrincipalId,

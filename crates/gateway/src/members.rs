@@ -52,7 +52,7 @@ const LONGEST_META: usize = 64 << 10;
 /// Refuses params that another reader could take for something else: names of one object, at any depth, that are equal or differ
 /// only by case, and names that differ from a known one only by case. The arguments of a call are checked where they are read,
 /// so that the refusal can name their field.
-pub fn check_member_names(method: &str, params: Option<&RawValue>) -> Result<(), Refusal> {
+pub(crate) fn check_member_names(method: &str, params: Option<&RawValue>) -> Result<(), Refusal> {
     let Some(params) = params else { return Ok(()) };
     if !raw::is_object(params) {
         return Err(invalid("params", "must be an object"));
@@ -124,7 +124,7 @@ fn first_collision_outside_arguments(params: &RawValue) -> Option<String> {
 }
 
 /// The first name of this object alone that another of its names folds onto.
-pub fn first_repeated_name(object: &RawValue) -> Option<String> {
+pub(crate) fn first_repeated_name(object: &RawValue) -> Option<String> {
     let mut names = NameSet::default();
     raw::names(object).find(|name| !names.add_cow(name.clone())).map(|name| name.into_owned())
 }
@@ -138,7 +138,7 @@ fn is_of_transport(name: &str) -> bool {
 }
 
 /// The members of `_meta` that a plan keeps. They are hashed, shown, and sent when it runs.
-pub fn planned_meta(params: Option<&RawValue>) -> Result<Option<Arguments>, Refusal> {
+pub(crate) fn planned_meta(params: Option<&RawValue>) -> Result<Option<Arguments>, Refusal> {
     let Some(meta) = params.and_then(|params| raw::get(params, "_meta")) else { return Ok(None) };
     let gone = |name: &str| is_ours(name) || is_of_transport(name);
     let names: Vec<_> = raw::names(meta).filter(|name| gone(name)).collect();
@@ -157,7 +157,7 @@ pub fn planned_meta(params: Option<&RawValue>) -> Result<Option<Arguments>, Refu
 
 /// The params of a request as its call is sent; none where they stay as they are. A router call forwards only members that are no
 /// fields of ours. `_meta` is the request's own without our members, or exactly what the plan showed.
-pub fn forwarded_params(
+pub(crate) fn forwarded_params(
     params: Option<&RawValue>,
     variant: Option<CallToolVariant>,
     meta: &SentMeta,
@@ -189,7 +189,7 @@ pub fn forwarded_params(
 }
 
 /// Params of a request that is passed through, without our members of `_meta`; none where there are none.
-pub fn without_ours(params: &RawValue) -> Option<RawJson> {
+pub(crate) fn without_ours(params: &RawValue) -> Option<RawJson> {
     let gone: Vec<_> =
         raw::get(params, "_meta").into_iter().flat_map(raw::names).filter(|name| is_ours(name)).collect();
     if gone.is_empty() {
@@ -201,7 +201,7 @@ pub fn without_ours(params: &RawValue) -> Option<RawJson> {
 
 /// The params of `tools/call` for an upstream: the name and arguments that were decided on, and the members that are sent along,
 /// byte for byte and in their order.
-pub fn call_params(tool: &str, arguments: &str, rest: Option<&RawValue>) -> RawJson {
+pub(crate) fn call_params(tool: &str, arguments: &str, rest: Option<&RawValue>) -> RawJson {
     let name = raw::to_raw(tool);
     let mut members: Vec<(&str, &str)> = Vec::new();
     for (member, value) in rest.into_iter().flat_map(raw::members) {

@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 use crate::upstreams::mcp::NewsListener;
 
 /// Notifications of one upstream that wait at most.
-pub const MOST_WAITING: usize = 256;
+pub(crate) const MOST_WAITING: usize = 256;
 /// Bytes of them.
-pub const MOST_BYTES: usize = 1 << 20;
+pub(crate) const MOST_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
-pub enum UpstreamNews {
+pub(crate) enum UpstreamNews {
     /// Its connection was opened or opened again.
     Connected(UpstreamId),
     Notified(UpstreamId, Notification),
@@ -88,13 +88,13 @@ struct NewsQueueState {
 
 /// The queue between all upstreams and the clients. Adding never blocks.
 #[derive(Debug, Default)]
-pub struct NewsQueue {
+pub(crate) struct NewsQueue {
     state: Mutex<NewsQueueState>,
     added: Notify,
 }
 
 impl NewsQueue {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
 
@@ -102,12 +102,12 @@ impl NewsQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.state().dropped
     }
 
     /// Waits for the next notification; upstreams take turns.
-    pub async fn next(&self) -> UpstreamNews {
+    pub(crate) async fn next(&self) -> UpstreamNews {
         loop {
             let added = self.added.notified();
             if let Some(news) = self.take() {

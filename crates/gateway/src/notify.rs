@@ -24,7 +24,7 @@ use crate::state::GatewayState;
 use crate::upstreams::environment::{self, Variable};
 
 /// Notices that wait for one hook; the oldest is dropped.
-pub const MOST_WAITING: usize = 256;
+pub(crate) const MOST_WAITING: usize = 256;
 /// Plans that a summary names.
 const MOST_NAMED: usize = 20;
 /// Attempts of one delivery.
@@ -39,7 +39,7 @@ const MOST_TEXT: usize = 300;
 
 /// The configured hooks, with secrets resolved.
 #[derive(Clone, Debug, Default)]
-pub struct Hooks {
+pub(crate) struct Hooks {
     section: NotifySection,
     command: Vec<Secret>,
     webhook: Option<(Secret, Secret)>,
@@ -49,7 +49,7 @@ pub struct Hooks {
 
 impl Hooks {
     /// The hooks of a configuration. A hook with an unresolved reference is off.
-    pub fn of(config: &Config, ambient: &[Variable], folder: PathBuf) -> Self {
+    pub(crate) fn of(config: &Config, ambient: &[Variable], folder: PathBuf) -> Self {
         let section = config.notify.clone();
         let command: Option<Vec<Secret>> = section.command.iter().map(|word| word.text()).collect();
         let webhook =
@@ -98,7 +98,7 @@ struct HookQueue {
 
 /// A bounded queue of notices for each hook.
 #[derive(Debug, Default)]
-pub struct NoticeQueues {
+pub(crate) struct NoticeQueues {
     command: Mutex<HookQueue>,
     webhook: Mutex<HookQueue>,
 }
@@ -148,13 +148,13 @@ impl NoticeQueues {
 }
 
 /// Queues a notice of a pending plan for each hook that wants one. Delivery happens in the background.
-pub fn notify_pending(gateway: &Arc<GatewayState>, id: &PlanId, plan: &Plan) {
+pub(crate) fn notify_pending(gateway: &Arc<GatewayState>, id: &PlanId, plan: &Plan) {
     let policy = gateway.policy.load_full();
     let hooks = &policy.hooks;
     if !hooks.section.tells(plan.requirement.strength) {
         return;
     }
-    let body = Arc::new(event(id, plan, policy.desk_url.as_deref()).to_string());
+    let body = Arc::new(event(id, plan, policy.desk_url.as_deref(), policy.home.as_deref()).to_string());
     for hook in Hook::ALL.into_iter().filter(|hook| hook.is_configured(hooks)) {
         let notice = PlanNotice { plan: id.clone(), body: Arc::clone(&body) };
         if gateway.notices.push(hook, notice) {
@@ -214,8 +214,8 @@ fn summary(notices: &[PlanNotice], desk: Option<&str>) -> Value {
     })
 }
 
-/// The event for one plan: what waits and where to decide, without arguments and preview.
-fn event(id: &PlanId, plan: &Plan, desk: Option<&str>) -> Value {
+/// The event for one pending plan: who asks and where to decide, without arguments and preview.
+fn event(id: &PlanId, plan: &Plan, desk: Option<&str>, home: Option<&str>) -> Value {
     let shorten = |text: &str| escape::excerpt(text, MOST_TEXT);
     let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref()).map(shorten);
     json!({
@@ -226,6 +226,8 @@ fn event(id: &PlanId, plan: &Plan, desk: Option<&str>) -> Value {
         "confirm": plan.requirement.kind,
         "strength": plan.requirement.strength,
         "principal": shorten(plan.principal.as_str()),
+        "asked_by": shorten(&plan.asked_by(home)),
+        "host": plan.host,
         "reason": reason,
         "steps": plan.steps.len().max(1),
         "created_at": plan.created.to_string(),

@@ -19,17 +19,17 @@ const OPAQUE: [&str; 6] =
 const ADDRESSES: [&str; 4] = ["uri", "uriTemplate", "resourceUri", "ui/resourceUri"];
 
 /// A result or a params object of an upstream without what is reserved for the gateway.
-pub fn removed(said: RawJson) -> RawJson {
+pub(crate) fn removed(said: RawJson) -> RawJson {
     cleaned(said.get(), MarkLocation::Result).and_then(raw::from_text).unwrap_or(said)
 }
 
 /// The same for a notification.
-pub fn removed_from_notification(said: Notification) -> Notification {
+pub(crate) fn removed_from_notification(said: Notification) -> Notification {
     Notification { params: said.params.map(removed), method: said.method }
 }
 
 /// Whether an address is one of our cards', however it is spelled.
-pub fn is_our_card(uri: &str) -> bool {
+pub(crate) fn is_our_card(uri: &str) -> bool {
     begins_with(uri, OUR_CARDS)
 }
 

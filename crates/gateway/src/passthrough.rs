@@ -36,7 +36,7 @@ const LONGEST_NAME: usize = 4_096;
 /// Notifications of a client that reach an upstream served under its own names.
 const CLIENT_NOTIFICATIONS: [&str; 1] = ["notifications/roots/list_changed"];
 
-pub struct Passthrough<'a> {
+pub(crate) struct Passthrough<'a> {
     pub gateway: &'a Arc<GatewayState>,
     pub ctx: &'a RequestContext,
     pub caller: &'a Caller,
@@ -44,7 +44,7 @@ pub struct Passthrough<'a> {
 
 impl Passthrough<'_> {
     /// Passes a request on, as far as the rules allow.
-    pub async fn request(&self, method: &str, params: Option<&RawValue>) -> Reply {
+    pub(crate) async fn request(&self, method: &str, params: Option<&RawValue>) -> Reply {
         if method == "resources/read"
             && let Some(uri) = params.and_then(|params| raw::get_str(params, "uri"))
             // Before any upstream is asked: none may answer for a card of ours.
@@ -258,7 +258,7 @@ impl Passthrough<'_> {
 
 /// Forwards a client's notification to the upstream that is served under its own names, if the specification or the configuration
 /// knows it.
-pub async fn notification(gateway: &GatewayState, session: &Session, notification: &Notification) {
+pub(crate) async fn notification(gateway: &GatewayState, session: &Session, notification: &Notification) {
     let Some(only) = gateway.bare_upstream() else { return };
     let reaches = session.identity().get::<Principal>().is_some_and(|principal| {
         principal.scopes.upstreams.as_ref().is_none_or(|all| all.contains(only.id()))
@@ -272,7 +272,7 @@ pub async fn notification(gateway: &GatewayState, session: &Session, notificatio
 }
 
 /// The capabilities beyond tools: those of at least one upstream, or exactly those of the only one.
-pub fn capabilities(gateway: &GatewayState) -> RawJson {
+pub(crate) fn capabilities(gateway: &GatewayState) -> RawJson {
     if let Some(only) = gateway.bare_upstream() {
         let known = only.capabilities().or_else(|| remembered_capabilities(gateway, only.id()));
         // A client reads capabilities once. Of an upstream that was never seen we declare all that we can pass on: a list may turn out

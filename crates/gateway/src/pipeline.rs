@@ -2,23 +2,23 @@
 //! authorize, preview, hold, redeem, record, dispatch, respond. The policy decides; this module loads what the decision needs
 //! and does what the verdict says. Every failure on the way refuses the call.
 
-pub mod approve_and_run;
+pub(crate) mod approve_and_run;
 mod authorize;
 mod dialog;
 mod dispatch;
 mod explain;
 pub(crate) mod finished_plan;
-pub mod governed_request;
+pub(crate) mod governed_request;
 mod hold;
 mod load;
-pub mod open_page;
+pub(crate) mod open_page;
 mod preview;
 mod question;
 mod record;
 mod redeem;
 pub mod request;
 mod respond;
-pub mod series;
+pub(crate) mod series;
 mod steps;
 
 use std::pin::pin;
@@ -31,7 +31,7 @@ use countersign_policy::call::{Caller, ToolCall};
 use countersign_policy::gate::{Permit, Verdict};
 use countersign_policy::ids::PlanId;
 use countersign_policy::refusal::Code;
-use countersign_store::Ended;
+use countersign_store::OutcomeStatus;
 
 use crate::active_policy::ActivePolicy;
 use crate::answer::Answer;
@@ -41,7 +41,7 @@ use crate::trace;
 use request::ToolCallRequest;
 
 /// One call on its way. Stages are methods of it.
-pub struct CallPipeline<'a> {
+pub(crate) struct CallPipeline<'a> {
     pub gateway: &'a Arc<GatewayState>,
     /// The client's request; none where a person runs a plan and no client listens.
     pub ctx: Option<&'a RequestContext>,
@@ -60,7 +60,7 @@ pub struct CallPipeline<'a> {
 type Stage<T> = Result<T, Answer>;
 
 /// Runs a tool call that a client sent.
-pub async fn run_tool_call(
+pub(crate) async fn run_tool_call(
     gateway: &Arc<GatewayState>,
     ctx: Option<&RequestContext>,
     caller: Caller,
@@ -80,7 +80,7 @@ pub async fn run_tool_call(
 }
 
 impl<'a> CallPipeline<'a> {
-    pub fn new(
+    pub(crate) fn new(
         gateway: &'a Arc<GatewayState>,
         ctx: Option<&'a RequestContext>,
         caller: Caller,
@@ -161,11 +161,11 @@ impl<'a> CallPipeline<'a> {
     }
 
     /// Records the permit, sends the call, records the outcome and answers.
-    pub(super) async fn execute(&self, permit: Box<Permit>) -> (Answer, Ended) {
+    pub(super) async fn execute(&self, permit: Box<Permit>) -> (Answer, OutcomeStatus) {
         let recorded = match self.record_permit(permit).await {
             Ok(recorded) => recorded,
             // Without a row nothing is sent.
-            Err(answer) => return (answer, Ended::Error),
+            Err(answer) => return (answer, OutcomeStatus::Error),
         };
         let sent = self.dispatch(&recorded).await;
         let closed = self.record_outcome(recorded, sent).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_config::ToolSurface;
+use countersign_config::{ToolSurface, Upstream};
 use countersign_mcp::era::Era;
 use countersign_mcp::jsonrpc::{RpcError, code};
 use countersign_mcp::raw;
@@ -33,6 +33,8 @@ pub struct Principal {
     pub source: Source,
     /// What is known of the host program before it says anything itself.
     pub host: Option<HostInfo>,
+    /// The program that started this process, for a client that does not name itself.
+    pub launcher: Option<String>,
 }
 
 /// Where the highest mode of a connection comes from.
@@ -47,7 +49,7 @@ pub enum ModeLimit {
 impl Principal {
     /// The holder of a credential. Scopes that can't be read reach nothing. An agent's scopes without a highest mode have the
     /// gateway's.
-    pub fn of_credential(credential: &Credential, usual: Mode) -> Self {
+    pub(crate) fn of_credential(credential: &Credential, usual: Mode) -> Self {
         let is_named = credential.scopes.get("max_mode").is_some_and(|mode| !mode.is_null());
         let (usual, mode_limit) = match credential.role {
             Role::Agent if !is_named => (usual, ModeLimit::Gateway),
@@ -76,12 +78,13 @@ impl Principal {
             surface: ToolSurface::Router,
             source: Source::Mcp,
             host: None,
+            launcher: None,
         }
     }
 }
 
 /// Scopes as a credential keeps them: `{upstreams?, effects?, max_mode?, may_vouch?}`.
-pub fn read_scopes(scopes: &Value, usual: Mode) -> Option<CallerScopes> {
+pub(crate) fn read_scopes(scopes: &Value, usual: Mode) -> Option<CallerScopes> {
     let members = scopes.as_object()?;
     let words = |name: &str| match members.get(name) {
         None | Some(Value::Null) => Some(None),
@@ -113,6 +116,19 @@ pub fn read_scopes(scopes: &Value, usual: Mode) -> Option<CallerScopes> {
     })
 }
 
+/// Takes upstreams out of an HTTP caller's reach that are for other hosts. Over HTTP a host is known by its credential,
+/// `claude-code@ada`, and its folder is not known at all. People reach everything.
+pub fn keep_to_audience(scopes: &mut CallerScopes, role: Role, name: &PrincipalId, upstreams: &[Upstream]) {
+    let host = name.as_str().split('@').next();
+    let admits = |one: &Upstream| one.audience.admits(host, None);
+    if role == Role::Human || upstreams.iter().all(admits) {
+        return;
+    }
+    let reaches = |id: &UpstreamId| scopes.upstreams.as_ref().is_none_or(|all| all.contains(id));
+    let kept = upstreams.iter().filter(|one| admits(one) && reaches(&one.id));
+    scopes.upstreams = Some(kept.map(|one| one.id.clone()).collect());
+}
+
 /// Whether all connections of a credential are one session: `{any_session?}`.
 fn reads_any_session(scopes: &Value) -> Option<bool> {
     match scopes.get("any_session") {
@@ -125,7 +141,7 @@ fn reads_any_session(scopes: &Value) -> Option<bool> {
 /// The caller of a request.
 ///
 /// INVARIANT (agents never approve): role and scopes come from the connection alone, never from the request.
-pub fn identify_caller(
+pub(crate) fn identify_caller(
     ctx: &RequestContext,
     params: Option<&RawValue>,
 ) -> Result<(Caller, ToolSurface), RpcError> {
@@ -133,19 +149,27 @@ pub fn identify_caller(
     let principal =
         principal.ok_or_else(|| RpcError::new(code::INTERNAL, "nobody is known to be on this line"))?;
     let caller = caller_in_session(principal, &session_of(ctx, principal, params)?);
-    let host = host_of(principal.host.as_ref(), ctx.client().info.as_deref());
+    let host = host_of(principal, ctx.client().info.as_deref());
     Ok((Caller { host: host.map(Arc::new), ..caller }, principal.surface))
 }
 
-/// The host program of a connection: what its configuration names, completed by what the client says of itself.
-fn host_of(known: Option<&HostInfo>, client: Option<&RawValue>) -> Option<HostInfo> {
-    let named = client.and_then(|info| raw::get_str(info, "name"));
-    let version = client.and_then(|info| raw::get_str(info, "version"));
-    let program = known.and_then(|known| known.program.as_deref()).or(named.as_deref());
-    HostInfo::new(program, version.as_deref(), known.and_then(|known| known.folder.as_deref()))
+/// The host program of a connection: what its configuration names, else what the client says of itself, else what started this
+/// process.
+fn host_of(principal: &Principal, client: Option<&RawValue>) -> Option<HostInfo> {
+    let said = |member| client.and_then(|info| raw::get_str(info, member));
+    let known = principal.host.as_ref();
+    let (named, version) = (said("name"), said("version"));
+    let folder = known.and_then(|known| known.folder.as_deref());
+    if let Some(program) = known.and_then(|known| known.program.as_deref()) {
+        let title = known.and_then(|known| known.title.as_deref());
+        return HostInfo::new(Some(program), version.as_deref(), folder).map(|host| host.with_title(title));
+    }
+    let program = named.as_deref().or(principal.launcher.as_deref());
+    let title = said("title");
+    HostInfo::new(program, version.as_deref(), folder).map(|host| host.with_title(title.as_deref()))
 }
 
-pub fn caller_in_session(principal: &Principal, session: &SessionId) -> Caller {
+pub(crate) fn caller_in_session(principal: &Principal, session: &SessionId) -> Caller {
     Caller {
         principal: principal.id.clone(),
         credential: principal.credential.clone(),
@@ -214,4 +238,37 @@ pub fn tag(principal: Principal) -> countersign_mcp::server::CallerIdentity {
     };
     let key: Arc<str> = format!("{}/{}{vouches}", principal.role, principal.id).into();
     countersign_mcp::server::CallerIdentity::new(key, Arc::new(principal))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_config::Source;
+
+    use super::*;
+
+    #[test]
+    fn attack_a_credential_reaches_no_upstream_of_another_host() {
+        let text = "[upstreams.all]\ncommand = \"a\"\n[upstreams.own]\ncommand = \"a\"\nhosts = [\"cursor\"]\n\
+                    [upstreams.project]\ncommand = \"a\"\nhosts = [\"cursor\"]\nfolders = [\"/srv\"]\n";
+        let config = countersign_config::parse(&[Source::new("c.toml", text)]).unwrap();
+        let reached = |role, name: &str, granted: Option<&[&str]>| {
+            let granted = granted.map(|ids| ids.iter().map(|id| UpstreamId::new(*id)).collect());
+            let mut scopes = CallerScopes { upstreams: granted, ..CallerScopes::all() };
+            keep_to_audience(&mut scopes, role, &PrincipalId::new(name), &config.upstreams);
+            scopes.upstreams.map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        for (name, granted, expect) in [
+            ("cursor@ada", None, &["all", "own"][..]),
+            ("codex@ada", None, &["all"]),
+            ("cursor-2@ada", None, &["all"]),
+            ("local-agent", None, &["all"]),
+            // A credential's own limits stay, and widen nothing.
+            ("cursor@ada", Some(&["own"][..]), &["own"]),
+            ("codex@ada", Some(&["own", "all"][..]), &["all"]),
+        ] {
+            let reached = reached(Role::Agent, name, granted).unwrap();
+            assert_eq!(reached, expect, "{name} {granted:?}");
+        }
+        assert_eq!(reached(Role::Human, "ada", None), None, "people reach everything");
+    }
 }

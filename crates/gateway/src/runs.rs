@@ -300,7 +300,7 @@ impl BackgroundRuns {
             }
             None => None,
         };
-        let place = places.acquire().await.map_err(|_| "the house is closed".to_owned())?;
+        let place = places.acquire().await.map_err(|_| "the gateway is closed".to_owned())?;
         Ok((held, place))
     }
 }

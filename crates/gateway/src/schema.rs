@@ -15,7 +15,7 @@ use countersign_policy::tool::Tool;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-pub use self::defaults::with_required_defaults;
+pub(crate) use self::defaults::with_required_defaults;
 use self::shape::{Patterns, SchemaGraph};
 
 pub const LONGEST: usize = 256 << 10;

@@ -31,7 +31,7 @@ pub struct Document<'a> {
 }
 
 /// Whether a document may be shown, by its position.
-pub type DocumentFilter<'a> = &'a dyn Fn(usize) -> bool;
+pub(crate) type DocumentFilter<'a> = &'a dyn Fn(usize) -> bool;
 
 #[derive(Clone, Copy)]
 pub struct SearchQuery<'a> {

@@ -15,13 +15,14 @@ use countersign_mcp::server::{
 };
 use countersign_policy::call::{Caller, CallerScopes, HostVouching};
 use countersign_policy::ids::{PrincipalId, Secret, SessionId};
-use countersign_policy::record::Source;
+use countersign_policy::record::{LOCAL_AGENT, Source};
 use countersign_policy::role::Role;
 use countersign_store::{Credential, SavedLine, StoreFault, secret_digest};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
+use crate::answer;
 use crate::call_log;
 use crate::cards::CardSupport;
 use crate::failed_credentials::{self, FailedTry};
@@ -56,7 +57,7 @@ impl GatewayService {
 
     /// The same service, shown to clients as this server.
     #[must_use]
-    pub fn shown_as(self, server: Arc<dyn StandaloneServer>) -> Self {
+    pub(crate) fn shown_as(self, server: Arc<dyn StandaloneServer>) -> Self {
         Self { standalone: Some(server), ..self }
     }
 }
@@ -107,20 +108,27 @@ impl GatewayService {
         match bearer {
             Some(secret) => {
                 let credential = self.find_credential(&Secret::new(secret.trim()), opening).await?;
-                Ok(principal::tag(Principal {
-                    surface,
-                    ..Principal::of_credential(&credential, self.gateway.policy.load().max_mode)
-                }))
+                let policy = self.gateway.policy.load();
+                let mut principal =
+                    Principal { surface, ..Principal::of_credential(&credential, policy.max_mode) };
+                let (role, upstreams) = (principal.role, &policy.config.upstreams);
+                principal::keep_to_audience(&mut principal.scopes, role, &principal.id, upstreams);
+                Ok(principal::tag(principal))
             }
             None if local && self.allows_anonymous() => {
-                // Never more than an agent, whoever started this process: nothing tells the host's answers from the agent's.
+                // Never more than an agent, even where a person started this process: nothing tells the host's answers from the agent's.
+                let id = PrincipalId::new(LOCAL_AGENT);
+                let mut scopes = CallerScopes { vouching: HostVouching::Denied, ..self.local.scopes.clone() };
+                let policy = self.gateway.policy.load();
+                principal::keep_to_audience(&mut scopes, Role::Agent, &id, &policy.config.upstreams);
                 let principal = Principal {
-                    id: PrincipalId::new("local-agent"),
+                    id,
                     role: Role::Agent,
-                    scopes: CallerScopes { vouching: HostVouching::Denied, ..self.local.scopes.clone() },
+                    scopes,
                     session: None,
                     surface,
                     host: None,
+                    launcher: None,
                     ..self.local.clone()
                 };
                 Ok(principal::tag(principal).anonymous())
@@ -294,16 +302,26 @@ fn span_attributes(ctx: &RequestContext) -> Vec<trace::SpanAttribute> {
 impl GatewayService {
     async fn answer_request(&self, ctx: &RequestContext, method: &str, params: Option<&RawValue>) -> Reply {
         let (mut caller, surface) = principal::identify_caller(ctx, params)?;
+        let request_id = caller.request_id.clone();
+        let identified = |error| answer::with_request_id(error, request_id.as_ref());
         if let Err(refusal) = members::check_member_names(method, params) {
-            return Box::pin(surfaces::refuse_members(&self.gateway, &caller, method, params, refusal)).await;
+            let refused = surfaces::refuse_members(&self.gateway, &caller, method, params, refusal);
+            return Box::pin(refused).await.map_err(identified);
         }
         // The limit of the configuration as it is now, not as it was when the connection opened.
         let principal = ctx.session().identity().get::<Principal>();
+        let policy = self.gateway.policy.load_full();
         if principal.is_some_and(|principal| principal.mode_limit == ModeLimit::Gateway) {
-            caller.scopes.max_mode = self.gateway.policy.load().max_mode;
+            caller.scopes.max_mode = policy.max_mode;
+        }
+        // The same of audiences. A stdio gateway has only upstreams that are for its host.
+        if ctx.session().transport() == Transport::Http {
+            let upstreams = &policy.config.upstreams;
+            principal::keep_to_audience(&mut caller.scopes, caller.role, &caller.principal, upstreams);
         }
         let span = call_log::request_span(&caller, method);
-        pin!(self.route_request(ctx, caller, surface, method, params)).instrument(span).await
+        let reply = pin!(self.route_request(ctx, caller, surface, method, params)).instrument(span).await;
+        reply.map_err(identified)
     }
 
     async fn route_request(

@@ -16,7 +16,7 @@ use countersign_policy::confirm::ConfirmInput;
 use countersign_policy::envelope::ErrorEntry;
 use countersign_policy::ids::{FullName, PrincipalId, SessionId, UpstreamId};
 use countersign_policy::intent::{CallEntryPoint, UncheckedIntent};
-use countersign_policy::record::{CallRecord, Source};
+use countersign_policy::record::{CallRecord, LOCAL_AGENT, Source};
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_policy::role::Role;
 use countersign_store::Store;
@@ -55,7 +55,7 @@ pub trait StandaloneServer: Send + Sync {
     /// The reply to a call of a tool that does not exist.
     fn unknown_tool(&self, name: &str, error: &ErrorEntry) -> Reply;
 
-    /// What stands in the text block of the gateway's own answers.
+    /// The content of the text block of the gateway's own answers.
     fn text_form(&self) -> TextForm {
         TextForm::ForModel
     }
@@ -140,7 +140,7 @@ impl StandaloneGateway {
         gateway.settled().await;
         let principal = Principal {
             id: PrincipalId::new(match role {
-                Role::Agent => "local-agent",
+                Role::Agent => LOCAL_AGENT,
                 Role::Human => "local-human",
             }),
             role,
@@ -151,6 +151,7 @@ impl StandaloneGateway {
             surface: ToolSurface::Direct,
             source,
             host: None,
+            launcher: None,
         };
         Ok(Self { gateway, server, principal, session, _kept: (refresher, assembly) })
     }

@@ -22,7 +22,7 @@ const RECALL: Duration = Duration::from_secs(2);
 const ALL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListState {
+pub(crate) enum ListState {
     /// Not read yet, and nothing is known of it.
     Waiting,
     /// Not read yet; its tools are those that were accepted before.
@@ -43,7 +43,7 @@ impl ListState {
 
 /// What an upstream reported the last time it was up. Untrusted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RememberedFacts {
+pub(crate) struct RememberedFacts {
     /// In the order of its list.
     pub tools: Vec<String>,
     pub capabilities: Option<Value>,
@@ -59,7 +59,7 @@ const LONGEST_CAPABILITIES: usize = 64 << 10;
 
 impl RememberedFacts {
     /// Facts over the limits are left out.
-    pub fn of(upstream: &dyn Upstream, tools: &[Arc<Tool>]) -> Self {
+    pub(crate) fn of(upstream: &dyn Upstream, tools: &[Arc<Tool>]) -> Self {
         let capabilities = upstream.capabilities().filter(|all| all.get().len() <= LONGEST_CAPABILITIES);
         let instructions = upstream.instructions();
         Self {
@@ -69,13 +69,13 @@ impl RememberedFacts {
         }
     }
 
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         json!({"tools": self.tools, "capabilities": self.capabilities, "instructions": self.instructions})
             .to_string()
     }
 
     /// Reads stored facts; malformed ones count as absent.
-    pub fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let stored: Value = serde_json::from_str(text).unwrap_or_default();
         let tools = stored.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         Self {
@@ -93,7 +93,7 @@ struct ListProgress {
     states: BTreeMap<UpstreamId, ListState>,
 }
 
-pub struct Startup {
+pub(crate) struct Startup {
     lists: watch::Sender<ListProgress>,
     /// Whether a client was answered before all upstreams were up: it gets `list_changed`.
     answered_early: AtomicBool,
@@ -113,7 +113,7 @@ impl Default for Startup {
 
 impl Startup {
     /// Serves these upstreams; the lists of `fresh` ones and of new ones are still to be read.
-    pub fn serve(&self, all: &[UpstreamId], fresh: &[UpstreamId]) {
+    pub(crate) fn serve(&self, all: &[UpstreamId], fresh: &[UpstreamId]) {
         self.lists.send_modify(|lists| {
             lists.states.retain(|id, _| all.contains(id) && !fresh.contains(id));
             for id in all {
@@ -126,12 +126,12 @@ impl Startup {
     }
 
     /// Restarts the waiting times: lazy upstreams start only now.
-    pub fn begin_now(&self) {
+    pub(crate) fn begin_now(&self) {
         self.lists.send_modify(|lists| lists.began = Instant::now());
     }
 
     /// Sets the state of a list; upstreams that are not served any more have none.
-    pub fn note(&self, id: &UpstreamId, now: ListState) {
+    pub(crate) fn note(&self, id: &UpstreamId, now: ListState) {
         self.lists.send_if_modified(|lists| match lists.states.get_mut(id) {
             Some(state) if *state != now => {
                 *state = now;
@@ -141,50 +141,50 @@ impl Startup {
         });
     }
 
-    pub fn note_recalled(&self) {
+    pub(crate) fn note_recalled(&self) {
         self.lists.send_modify(|lists| lists.is_recalled = true);
     }
 
-    pub fn note_remembered(&self, id: &UpstreamId) {
+    pub(crate) fn note_remembered(&self, id: &UpstreamId) {
         if self.state(id) == Some(ListState::Waiting) {
             self.note(id, ListState::Remembered);
         }
     }
 
     /// A failed relist does not change the state of a list that was read before.
-    pub fn note_failure(&self, id: &UpstreamId) {
+    pub(crate) fn note_failure(&self, id: &UpstreamId) {
         if self.state(id).is_some_and(ListState::is_starting) {
             self.note(id, ListState::Failed);
         }
     }
 
-    pub fn state(&self, id: &UpstreamId) -> Option<ListState> {
+    pub(crate) fn state(&self, id: &UpstreamId) -> Option<ListState> {
         self.lists.borrow().states.get(id).copied()
     }
 
     /// Whether an upstream's list was never read since it is served.
-    pub fn is_unlisted(&self, id: &UpstreamId) -> bool {
+    pub(crate) fn is_unlisted(&self, id: &UpstreamId) -> bool {
         self.state(id).is_some_and(|state| state != ListState::Listed)
     }
 
-    pub fn starting(&self) -> Vec<UpstreamId> {
+    pub(crate) fn starting(&self) -> Vec<UpstreamId> {
         let lists = self.lists.borrow();
         lists.states.iter().filter(|(_, state)| state.is_starting()).map(|(id, _)| id.clone()).collect()
     }
 
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         !self.lists.borrow().states.values().any(|state| state.is_starting())
     }
 
     /// Waits for the first attempt to list an upstream; the caller limits the time.
-    pub async fn wait_for_attempt(&self, id: &UpstreamId) {
+    pub(crate) async fn wait_for_attempt(&self, id: &UpstreamId) {
         let is_tried = |lists: &ListProgress| !lists.states.get(id).is_some_and(|state| state.is_starting());
         // The sender is ours: it does not go away.
         let _ = self.lists.subscribe().wait_for(is_tried).await;
     }
 
     /// Waits for the first attempts of these upstreams, at most for the grace period.
-    pub async fn wait_briefly_for(&self, ids: &[UpstreamId]) {
+    pub(crate) async fn wait_briefly_for(&self, ids: &[UpstreamId]) {
         let is_starting =
             |lists: &ListProgress, id| lists.states.get(id).is_some_and(|one| one.is_starting());
         self.wait_until(GRACE, |lists| !ids.iter().any(|id| is_starting(lists, id))).await;
@@ -198,13 +198,13 @@ impl Startup {
     }
 
     /// Waits for the first attempts of all upstreams, up to a limit.
-    pub async fn wait_until_settled(&self) {
+    pub(crate) async fn wait_until_settled(&self) {
         self.wait_until(ALL, |lists| !lists.states.values().any(|state| state.is_starting())).await;
     }
 
     /// Waits for upstreams nothing is known of, at most until the grace period after the start is over. A client that is answered before all
     /// of them are up gets `list_changed` when they are.
-    pub async fn wait_briefly(&self, is_bare: bool) {
+    pub(crate) async fn wait_briefly(&self, is_bare: bool) {
         let is_enough: fn(ListState) -> bool = match is_bare {
             // Its own answer is better than what we remember of it, if it comes in time.
             true => |state| !state.is_starting(),
@@ -218,12 +218,12 @@ impl Startup {
         }
     }
 
-    pub fn answered_early(&self) -> bool {
+    pub(crate) fn answered_early(&self) -> bool {
         self.answered_early.load(Ordering::SeqCst)
     }
 
     /// Remembers an upstream's facts; false if they are known.
-    pub fn remember(&self, id: &UpstreamId, facts: RememberedFacts) -> bool {
+    pub(crate) fn remember(&self, id: &UpstreamId, facts: RememberedFacts) -> bool {
         let mut memory = self.memory();
         if memory.get(id).is_some_and(|known| **known == facts) {
             return false;
@@ -232,7 +232,7 @@ impl Startup {
         true
     }
 
-    pub fn remembered(&self, id: &UpstreamId) -> Option<Arc<RememberedFacts>> {
+    pub(crate) fn remembered(&self, id: &UpstreamId) -> Option<Arc<RememberedFacts>> {
         self.memory().get(id).cloned()
     }
 

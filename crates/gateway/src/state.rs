@@ -1,5 +1,5 @@
-//! The house: what all lines share. Law and catalogue are snapshots swapped whole; modes belong to a principal's session;
-//! nothing here decides, it only has at hand what `conduct` needs.
+//! The gateway's state, shared by all sessions. Policy and catalogue are snapshots that are replaced whole; modes belong to a
+//! principal's session. Nothing here decides: it holds what `pipeline` needs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use countersign_mcp::server::{ClientInfo, Session};
 use countersign_policy::call::{Caller, CatalogStatus};
 use countersign_policy::confirm::PlanState;
-use countersign_policy::ids::{FullName, PlanId, PrincipalId, SessionId, UpstreamId};
+use countersign_policy::ids::{FullName, PlanId, PrincipalId, UpstreamId};
 use countersign_policy::mode::Mode;
 use countersign_policy::redact::Redactor;
 use countersign_store::{ModeSetter, PlanFilter, PlanRow, Store, StoreFault, StoreSharing};
@@ -35,7 +35,7 @@ use crate::tasks::StoredTasks;
 use crate::trace::TraceContextBridge;
 use crate::upstreams::{Condition, Upstream};
 
-pub type UpstreamMap = BTreeMap<UpstreamId, Arc<dyn Upstream>>;
+pub(crate) type UpstreamMap = BTreeMap<UpstreamId, Arc<dyn Upstream>>;
 
 /// What all connections share.
 pub struct GatewayState {
@@ -44,26 +44,26 @@ pub struct GatewayState {
     pub catalog: ArcSwap<Catalog>,
     pub upstreams: ArcSwap<UpstreamMap>,
     /// Rate limits of rules.
-    pub usage: RateLimitWindows,
+    pub(crate) usage: RateLimitWindows,
     /// Replaces secrets in records.
     pub redactor: Redactor,
     pub schemas: Schemas,
     /// Answers kept for clients that asked for a task.
-    pub calls: StoredTasks,
+    pub(crate) calls: StoredTasks,
     /// Failed credentials that were recorded lately.
-    pub failed_credentials: FailedCredentials,
+    pub(crate) failed_credentials: FailedCredentials,
     pub metrics: Metrics,
     /// Notices on their way to people.
-    pub notices: NoticeQueues,
+    pub(crate) notices: NoticeQueues,
     /// Notifications of upstreams outside of requests.
-    pub news: Arc<NewsQueue>,
-    pub waits: WaitingCalls,
+    pub(crate) news: Arc<NewsQueue>,
+    pub(crate) waits: WaitingCalls,
     /// Clients that could not open the approvals page.
-    pub unopened_pages: UnopenedPages,
+    pub(crate) unopened_pages: UnopenedPages,
     /// Which upstreams have listed their tools.
-    pub startup: Startup,
+    pub(crate) startup: Startup,
     /// Whether anything needed the upstreams yet.
-    pub demand: Arc<UpstreamDemand>,
+    pub(crate) demand: Arc<UpstreamDemand>,
     modes: Mutex<SessionModes>,
     decided: broadcast::Sender<Option<PlanId>>,
     refresher: OnceLock<Weak<CatalogRefresher>>,
@@ -124,7 +124,7 @@ impl GatewayState {
     }
 
     /// Sets the mode of the caller's session, in the store first.
-    pub async fn set_session_mode(&self, caller: &Caller, mode: Mode) -> Result<(), StoreFault> {
+    pub(crate) async fn set_session_mode(&self, caller: &Caller, mode: Mode) -> Result<(), StoreFault> {
         let setter = ModeSetter {
             principal: caller.principal.clone(),
             session: caller.session.clone(),
@@ -197,7 +197,7 @@ impl GatewayState {
     }
 
     /// Wakes every waiting call: some announcements may have been lost.
-    pub fn announce_all(&self) {
+    pub(crate) fn announce_all(&self) {
         let _ = self.decided.send(None);
     }
 
@@ -219,14 +219,8 @@ impl GatewayState {
         sessions.iter().filter_map(Weak::upgrade).filter(|session| !session.is_ended()).collect()
     }
 
-    /// The client info of a connected session.
-    pub fn host_of(&self, session: &SessionId) -> Option<serde_json::Value> {
-        let found = self.open_sessions().into_iter().find(|open| open.id().as_str() == session.as_str())?;
-        found.client().info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok())
-    }
-
     /// The single upstream that is served without prefix, where the configuration says so.
-    pub fn bare_upstream(&self) -> Option<Arc<dyn Upstream>> {
+    pub(crate) fn bare_upstream(&self) -> Option<Arc<dyn Upstream>> {
         if !self.catalog.load().is_bare() {
             return None;
         }
@@ -260,7 +254,7 @@ impl GatewayState {
     }
 
     /// Waits until an upstream has listed its tools or failed to. One that failed before is asked again.
-    pub async fn wait_for_upstream(&self, id: &UpstreamId) {
+    pub(crate) async fn wait_for_upstream(&self, id: &UpstreamId) {
         self.need_upstreams();
         if !self.startup.is_unlisted(id) {
             return;
@@ -275,7 +269,7 @@ impl GatewayState {
     }
 
     /// Starts lazy upstreams for a client, with its capabilities.
-    pub fn need_upstreams_for(&self, client: &ClientInfo) {
+    pub(crate) fn need_upstreams_for(&self, client: &ClientInfo) {
         if self.demand.note_client(client) {
             self.startup.begin_now();
         }
@@ -289,17 +283,17 @@ impl GatewayState {
     }
 
     /// Waits a moment at the start, before something is listed.
-    pub async fn wait_for_lists(&self) {
+    pub(crate) async fn wait_for_lists(&self) {
         self.startup.wait_briefly(self.catalog.load().is_bare()).await;
     }
 
     /// Waits shortly for upstreams that may own what a request names.
-    pub async fn wait_for_owners(&self, possible: &[UpstreamId]) {
+    pub(crate) async fn wait_for_owners(&self, possible: &[UpstreamId]) {
         self.need_upstreams();
         self.startup.wait_briefly_for(possible).await;
     }
 
-    pub fn set_refresher(&self, refresher: &Arc<CatalogRefresher>) {
+    pub(crate) fn set_refresher(&self, refresher: &Arc<CatalogRefresher>) {
         // Set once: a second value is ignored.
         let _ = self.refresher.set(Arc::downgrade(refresher));
     }
@@ -308,13 +302,19 @@ impl GatewayState {
         self.refresher.get().and_then(Weak::upgrade)
     }
 
-    pub fn set_runs(&self, runs: &Arc<BackgroundRuns>) {
+    pub(crate) fn set_runs(&self, runs: &Arc<BackgroundRuns>) {
         // Set once: a second value is ignored.
         let _ = self.runs.set(Arc::clone(runs));
     }
 
     pub fn runs(&self) -> Option<&Arc<BackgroundRuns>> {
         self.runs.get()
+    }
+
+    /// Starts the upstreams where nobody has yet, and waits until one was tried; the caller limits the time.
+    pub async fn attempted(&self, upstream: &UpstreamId) {
+        self.need_upstreams();
+        self.startup.wait_for_attempt(upstream).await;
     }
 
     /// Waits until every upstream was tried once, for a bounded time.

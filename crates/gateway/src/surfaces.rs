@@ -2,7 +2,7 @@
 //! own tools on both.
 
 pub mod definitions;
-pub mod own;
+pub(crate) mod own;
 mod retrieve;
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::state::GatewayState;
 use crate::trace;
 
 /// `tools/list`: our tools, and on the direct surface every upstream's, in one stable order.
-pub fn list_tools(
+pub(crate) fn list_tools(
     gateway: &GatewayState,
     caller: &Caller,
     surface: ToolSurface,

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 
-pub use stored_tasks::StoredTasks;
+pub(crate) use stored_tasks::StoredTasks;
 
 use self::stored_tasks::TaskState;
 use crate::answer::{TextForm, tool_result};
@@ -27,7 +27,7 @@ use crate::state::GatewayState;
 use crate::surfaces::{self, own::run_value};
 use crate::trace;
 
-pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// The `_meta` key of the task a result belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 /// In milliseconds.
@@ -38,11 +38,11 @@ const AT_ONCE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Whether anything here can be a task.
-pub fn are_offered(gateway: &GatewayState) -> bool {
+pub(crate) fn are_offered(gateway: &GatewayState) -> bool {
     gateway.bare_upstream().is_none() && gateway.upstreams.load().values().any(|upstream| upstream.has_runs())
 }
 
-pub fn capability(gateway: &GatewayState, session: &Session, capabilities: RawJson) -> RawJson {
+pub(crate) fn capability(gateway: &GatewayState, session: &Session, capabilities: RawJson) -> RawJson {
     if !are_offered(gateway) {
         return capabilities;
     }
@@ -58,7 +58,7 @@ pub fn capability(gateway: &GatewayState, session: &Session, capabilities: RawJs
     said.unwrap_or(capabilities)
 }
 
-pub struct TaskRequest<'a> {
+pub(crate) struct TaskRequest<'a> {
     pub gateway: &'a Arc<GatewayState>,
     pub ctx: &'a RequestContext,
     pub caller: &'a Caller,
@@ -66,7 +66,7 @@ pub struct TaskRequest<'a> {
 
 impl TaskRequest<'_> {
     /// Runs a call, as a task if the client wants one.
-    pub async fn call(&self, surface: ToolSurface, params: Option<&RawValue>) -> Reply {
+    pub(crate) async fn call(&self, surface: ToolSurface, params: Option<&RawValue>) -> Reply {
         let wants = self.ctx.session().version() == Version::V2025_11_25
             && params.and_then(|params| raw::get(params, "task")).is_some_and(raw::is_object);
         // Tasks of an upstream under its own names are its own.
@@ -180,7 +180,7 @@ impl TaskRequest<'_> {
         capabilities.is_some_and(|all| raw::get_in(all, &["extensions", EXTENSION]).is_some())
     }
 
-    pub fn is_about(&self, method: &str) -> bool {
+    pub(crate) fn is_about(&self, method: &str) -> bool {
         let known = match self.ctx.session().version() {
             Version::V2025_11_25 => &["tasks/get", "tasks/result", "tasks/list", "tasks/cancel"][..],
             Version::V2026_07_28 => &["tasks/get", "tasks/update", "tasks/cancel"][..],
@@ -189,7 +189,7 @@ impl TaskRequest<'_> {
         known.contains(&method) && are_offered(self.gateway)
     }
 
-    pub async fn answer(&self, method: &str, params: Option<&RawValue>) -> Reply {
+    pub(crate) async fn answer(&self, method: &str, params: Option<&RawValue>) -> Reply {
         if method == "tasks/list" {
             return self.list().await;
         }

@@ -89,7 +89,7 @@ pub trait TraceContextBridge: Send + Sync {
     fn set_name(&self, span: &Span, name: String);
 }
 
-pub type SpanAttribute = (&'static str, Cow<'static, str>);
+pub(crate) type SpanAttribute = (&'static str, Cow<'static, str>);
 
 /// What is known at the end of a request, recorded once: an attribute that is recorded twice would be exported twice.
 #[derive(Debug, Default)]

@@ -25,7 +25,8 @@ use countersign_store::Entry;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-pub use self::capabilities::{declared, offered, with_roots};
+pub(crate) use self::capabilities::with_roots;
+pub(crate) use self::capabilities::{declared, offered};
 use self::review::UpstreamQuestion;
 use crate::own_marks;
 use crate::state::GatewayState;
@@ -40,7 +41,7 @@ const URL_REQUIRED: i64 = -32042;
 const SAMPLING_REJECTED: i64 = -1;
 
 /// Governs the questions of one upstream during one request.
-pub struct QuestionGate {
+pub(crate) struct QuestionGate {
     gateway: Arc<GatewayState>,
     ctx: RequestContext,
     caller: Caller,
@@ -50,7 +51,7 @@ pub struct QuestionGate {
 }
 
 impl QuestionGate {
-    pub fn new(
+    pub(crate) fn new(
         gateway: &Arc<GatewayState>,
         ctx: &RequestContext,
         caller: &Caller,
@@ -65,17 +66,20 @@ impl QuestionGate {
         })
     }
 
-    pub fn ctx(&self) -> &RequestContext {
+    pub(crate) fn ctx(&self) -> &RequestContext {
         &self.ctx
     }
 
     /// The upstream's current configuration.
-    pub fn access(&self) -> UpstreamAccess {
+    pub(crate) fn access(&self) -> UpstreamAccess {
         access(&self.gateway, &self.upstream)
     }
 
     /// Governs the questions inside an error that asks to open a URL, and inside a task that waits for input.
-    pub async fn checked(&self, answer: Result<RawJson, UpstreamFault>) -> Result<RawJson, UpstreamFault> {
+    pub(crate) async fn checked(
+        &self,
+        answer: Result<RawJson, UpstreamFault>,
+    ) -> Result<RawJson, UpstreamFault> {
         match &answer {
             Err(UpstreamFault::Rpc(error)) if error.code() == URL_REQUIRED => {
                 Err(UpstreamFault::Rpc(self.checked_url_error(error).await))
@@ -86,7 +90,7 @@ impl QuestionGate {
     }
 
     /// Records the answers a stateless client brings to questions that were passed on to it.
-    pub async fn note_answers(&self, params: Option<&RawValue>) {
+    pub(crate) async fn note_answers(&self, params: Option<&RawValue>) {
         let Some(answers) = params.and_then(|params| raw::get(params, "inputResponses")) else { return };
         for (_, answer) in raw::members(answers).into_iter().take(MOST_AT_ONCE) {
             let entry = self.row("inputResponses", RowStatus::Success).with_fact("action", action_of(answer));
@@ -292,7 +296,7 @@ impl OwnedQuestion {
 }
 
 /// The upstream's current configuration.
-pub fn access(gateway: &GatewayState, upstream: &UpstreamId) -> UpstreamAccess {
+pub(crate) fn access(gateway: &GatewayState, upstream: &UpstreamId) -> UpstreamAccess {
     gateway.policy.load().config.upstream(upstream).map(|written| written.access.clone()).unwrap_or_default()
 }
 

@@ -93,7 +93,7 @@ pub struct CallContext {
 impl CallContext {
     /// The context of a client's request: progress, log messages, and the client's capabilities and questions as far as the upstream's
     /// configuration allows them.
-    pub fn between(gate: &Arc<QuestionGate>, wait: Duration) -> Self {
+    pub(crate) fn between(gate: &Arc<QuestionGate>, wait: Duration) -> Self {
         let client = gate.ctx().client();
         let identity = client.info.clone().map(|client_info| {
             let own = client.capabilities.clone().unwrap_or_else(raw::empty_object);

@@ -44,7 +44,7 @@ pub struct RiskySetting {
 pub const DESTRUCTIVE_TOOLS: [&str; 2] = ["call_tool_destructive", "run_plan"];
 
 /// The fix for what only an administrator can change.
-pub(crate) const ADMINISTRATOR: &str = "ask whoever administers this machine";
+pub(crate) const ADMINISTRATOR: &str = "ask the administrator of this machine";
 
 /// Every such setting of every host.
 pub fn risky_settings(environment: &HostEnvironment) -> Vec<RiskySetting> {

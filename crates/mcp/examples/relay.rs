@@ -1,4 +1,4 @@
-//! A transparent proxy on the wire alone, and a stopwatch for it: what the protocol room itself adds to a call.
+//! A transparent proxy over the protocol crate alone, and a benchmark for it: what that crate itself adds to a call.
 //! `relay [--http ADDR] PROGRAM ARGS…` (or a URL) relays stdio or HTTP to an upstream; `relay --bench` measures it.
 #![allow(
     clippy::unwrap_used,

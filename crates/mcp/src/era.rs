@@ -261,24 +261,6 @@ pub fn with_server_info(result: RawJson, server_info: &RawValue) -> RawJson {
     raw::set_in(&result, "_meta", key::SERVER_INFO, server_info).unwrap_or(result)
 }
 
-/// Removes the per-hop keys of a modern request, for a legacy upstream.
-pub fn legacy_params(params: RawJson) -> RawJson {
-    if memmem::find(params.get().as_bytes(), b"io.modelcontextprotocol/").is_none() {
-        return params;
-    }
-    // Keys of one hop: a legacy upstream would take them for the caller's own metadata.
-    let edits = [
-        MemberEdit::Remove(key::PROTOCOL_VERSION),
-        MemberEdit::Remove(key::CLIENT_CAPABILITIES),
-        MemberEdit::Remove(key::CLIENT_INFO),
-        MemberEdit::Remove(key::LOG_LEVEL),
-    ];
-    if raw::get(&params, "_meta").is_none() {
-        return params;
-    }
-    drop_meta(&params, &edits).unwrap_or(params)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,8 +294,6 @@ mod tests {
     fn errors_and_meta_cross_the_era() {
         let missing = RpcError::new(code::LEGACY_RESOURCE_NOT_FOUND, "no such resource");
         assert_eq!(modern_error(missing).code(), code::INVALID_PARAMS);
-        let params = r#"{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","a":1}}"#;
-        assert_eq!(legacy_params(raw(params)).get(), r#"{"name":"x","_meta":{"a":1}}"#);
         let info = raw(r#"{"name":"s"}"#);
         assert_eq!(
             legacy_result("tools/call", with_server_info(raw(r#"{"resultType":"complete"}"#), &info)).get(),

@@ -57,7 +57,7 @@ pub(crate) struct MemoryRejectArgs {
     #[arg(required = true)]
     ids: Vec<String>,
 
-    /// Why; whoever proposes the same again is told
+    /// The reason, shown to an agent that proposes the same again
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }

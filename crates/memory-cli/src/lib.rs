@@ -38,7 +38,7 @@ enum MemoryCommand {
     /// Propose something, or write it yourself with --direct
     #[command(after_help = store::EXAMPLES)]
     Store(store::MemoryStoreArgs),
-    /// List what waits for a person, and what is true
+    /// List proposals that wait for a person, and records
     #[command(after_help = list::EXAMPLES)]
     List(list::MemoryListArgs),
     /// Show a proposal or a record, whole

@@ -89,7 +89,7 @@ async fn by_id(memory: &Memory, id: &str, which: RecordSelection) -> MemoryResul
     let found = memory.store.record(id).await?;
     let found = found.filter(|record| record.is_readable() && which.kinds().contains(&record.kind));
     let Some(record) = found else {
-        // The same answer for what was never there and for what waits or was rejected.
+        // The same answer for a record that never existed and for one that is pending or was rejected.
         return Err(MemoryError::not_found(format!("there is no {} of that id", which.name())));
     };
     let links: Vec<Value> = memory.store.links_of(id).await?.iter().map(view::link).collect();

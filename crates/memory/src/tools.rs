@@ -295,10 +295,6 @@ pub const INSTRUCTIONS: &str = "A project's memory that people govern. Begin wit
 learn or decide goes in with store: decisions and learnings wait until a person approves them, ideas are kept at once. Tell others what you touch with session_start, \
 session_log, session_end.";
 
-pub fn classes() -> impl Iterator<Item = (&'static str, ToolClass)> {
-    TOOLS.iter().map(|tool| (tool.name, tool.class))
-}
-
 /// A tool's class; none if there is no such tool.
 pub fn class(name: &str) -> Option<ToolClass> {
     TOOLS.iter().find(|tool| tool.name == name).map(|tool| tool.class)

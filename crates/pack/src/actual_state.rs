@@ -19,7 +19,7 @@ use crate::targets::TargetRoot;
 use crate::tree;
 
 #[derive(Debug, Default)]
-pub struct ActualState {
+pub(crate) struct ActualState {
     /// The digest of each file that is wanted or ours; none where nothing is.
     pub files: BTreeMap<FileKey, Option<Digest>>,
     /// Files that are ours, with the digest they were deployed with.

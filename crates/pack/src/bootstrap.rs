@@ -16,7 +16,7 @@ use crate::survey::DeploymentSurvey;
 use crate::system::FileSystem;
 use crate::targets::TargetRoot;
 
-pub const OPERATOR: &str = "bootstrap:operator";
+pub(crate) const OPERATOR: &str = "bootstrap:operator";
 
 const SKILL: &str = include_str!("bootstrap/skill.md");
 const COMMAND: &str = include_str!("bootstrap/command.md");
@@ -179,7 +179,7 @@ pub fn survey(
 }
 
 /// Whether operator assets that were installed are those of another version.
-pub fn is_outdated(survey: &DeploymentSurvey) -> bool {
+pub(crate) fn is_outdated(survey: &DeploymentSurvey) -> bool {
     survey.actual.kept.iter().any(|((target, path), owners)| {
         let Some(root) = survey.desired.root_of(*target, path).filter(|_| is_operator(owners)) else {
             return false;

@@ -28,7 +28,7 @@ use crate::upstream::result;
 const RULES: &str = "\n[[rules]]\nmatch = \"pack:*\"\neffect = \"write\"\nconfirm = \"none\"\n";
 
 /// What a command does once its row is written.
-pub type CommandWork = Box<dyn FnOnce(&RecordedPermit) -> PackResult<PackCommandReply> + Send>;
+pub(crate) type CommandWork = Box<dyn FnOnce(&RecordedPermit) -> PackResult<PackCommandReply> + Send>;
 
 /// Runs a command's work as a call of the local person.
 pub async fn run(

@@ -16,7 +16,7 @@ use crate::sources;
 use crate::system::FileSystem;
 use crate::targets::{self, LayoutRequest, TargetFile, TargetRoot};
 
-pub type FileKey = (Target, LookupPath);
+pub(crate) type FileKey = (Target, LookupPath);
 
 /// A path to look things up by. Compared as bytes: std compares paths part by part, which costs more than the rest of a plan.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub fn key(target: Target, path: &Path) -> FileKey {
 
 #[derive(Clone, Debug)]
 pub struct OutputFile {
-    pub content: FileContent,
+    pub(crate) content: FileContent,
     pub digest: Digest,
     /// The modules it is for, sorted.
     pub module_ids: Vec<String>,
@@ -74,12 +74,12 @@ pub struct OutputFile {
 #[derive(Debug, Default)]
 pub struct DesiredState {
     pub outputs: BTreeMap<FileKey, OutputFile>,
-    pub roots: Vec<TargetRoot>,
+    pub(crate) roots: Vec<TargetRoot>,
     /// The modules, with the layer each file comes from.
-    pub modules: Vec<RenderedModule>,
+    pub(crate) modules: Vec<RenderedModule>,
 }
 
-/// What is asked for, resolved: nothing is left to a default.
+/// The selection, resolved: nothing is left to a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSelection {
     pub profile: String,
@@ -88,7 +88,7 @@ pub struct ProfileSelection {
 }
 
 /// Works out what should be on disk.
-pub fn desired(
+pub(crate) fn desired(
     place: &PackEnvironment,
     project: &Project,
     manifest: &Manifest,
@@ -167,14 +167,14 @@ impl DesiredState {
     }
 
     /// The root a path belongs to: the deepest one of its target.
-    pub fn root_of(&self, target: Target, path: &Path) -> Option<&TargetRoot> {
+    pub(crate) fn root_of(&self, target: Target, path: &Path) -> Option<&TargetRoot> {
         let of_target =
             self.roots.iter().filter(|root| root.target == target && path.starts_with(&root.path));
         of_target.max_by_key(|root| root.path.components().count())
     }
 
     /// The names of the targets, sorted.
-    pub fn target_names(&self) -> Vec<&'static str> {
+    pub(crate) fn target_names(&self) -> Vec<&'static str> {
         let mut names: Vec<&str> = self.roots.iter().map(|root| root.target.as_str()).collect();
         names.sort_unstable();
         names.dedup();

@@ -88,7 +88,7 @@ pub fn lines(name: &str, op: FileOp, before: Vec<u8>, after: Vec<u8>) -> DiffBod
 }
 
 /// `files[]` as programs read it, with warnings for what is left out.
-pub fn files_value(diffs: &[FileDiff<'_>]) -> (Value, Vec<String>) {
+pub(crate) fn files_value(diffs: &[FileDiff<'_>]) -> (Value, Vec<String>) {
     let mut warnings = Vec::new();
     let files = diffs.iter().map(|diff| {
         let change = diff.change;

@@ -16,7 +16,7 @@ const MAGIC: &[u8] = b"countersign-pack-digests-2\n";
 const YOUNG: i64 = 2_000_000_000;
 
 #[derive(Debug, Default)]
-pub struct DigestCache {
+pub(crate) struct DigestCache {
     known: HashMap<OsString, CachedDigest>,
     learnt: usize,
     used: usize,
@@ -32,13 +32,18 @@ struct CachedDigest {
 
 impl DigestCache {
     /// What was kept in a file, or nothing if it can't be read: it is only there to save time. `now` in nanoseconds.
-    pub fn load(path: &Path, now: i64) -> Self {
+    pub(crate) fn load(path: &Path, now: i64) -> Self {
         let known = std::fs::read(path).ok().and_then(|bytes| decode(&bytes)).unwrap_or_default();
         Self { known, learnt: 0, used: 0, now }
     }
 
     /// The digest of a file that has this stamp.
-    pub fn of(&mut self, system: &dyn FileSystem, path: &Path, stamp: FileStamp) -> io::Result<Digest> {
+    pub(crate) fn of(
+        &mut self,
+        system: &dyn FileSystem,
+        path: &Path,
+        stamp: FileStamp,
+    ) -> io::Result<Digest> {
         if let Some(entry) = self.known.get_mut(path.as_os_str()).filter(|entry| entry.stamp == stamp) {
             self.used += usize::from(!entry.used);
             entry.used = true;
@@ -54,7 +59,7 @@ impl DigestCache {
     }
 
     /// Keeps what was learnt. A failure only costs time later.
-    pub fn save(&self, path: &Path) {
+    pub(crate) fn save(&self, path: &Path) {
         // Entries of other repositories stay, unless they have become most of it.
         let crowded = self.known.len() > 4 * self.used.max(1000);
         if self.learnt == 0 && !crowded {

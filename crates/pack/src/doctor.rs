@@ -13,7 +13,7 @@ use crate::system::{self, FileAccess, FileSystem, PathStatus, WriteSource};
 use crate::targets::{ExtraFiles, TargetRoot};
 
 /// The line that keeps manifests out of commits.
-pub const IGNORED: &str = ".agentpack.manifest*.json";
+pub(crate) const IGNORED: &str = ".agentpack.manifest*.json";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairMode {

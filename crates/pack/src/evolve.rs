@@ -4,8 +4,10 @@
 mod propose;
 mod restore;
 
-pub use propose::{OverlayCandidate, OverlayProposal, SkipReason, SkippedEdit, propose, survey_proposal};
-pub use restore::{MissingFile, dry_reply, missing, restore};
+pub(crate) use propose::OverlayProposal;
+pub use propose::{propose, survey_proposal};
+pub(crate) use restore::MissingFile;
+pub use restore::{dry_reply, missing, restore};
 
 use crate::targets::{CLOSING, opening};
 

@@ -41,7 +41,7 @@ pub struct ImportItem {
 
 #[derive(Clone, Debug)]
 pub struct ImportPlan {
-    pub items: Vec<ImportItem>,
+    pub(crate) items: Vec<ImportItem>,
     /// The project it was looked for in.
     pub project: Project,
     home: PathBuf,

@@ -39,7 +39,7 @@ pub(crate) struct LockedModule {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LockedFile {
+pub(crate) struct LockedFile {
     /// From the module's root, with forward slashes.
     pub path: String,
     /// Of its content.
@@ -142,7 +142,7 @@ pub(crate) fn over(files: &[LockedFile]) -> String {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FetchedModule {
+pub(crate) struct FetchedModule {
     pub id: String,
     /// The commit.
     pub commit: String,

@@ -10,7 +10,8 @@ use countersign_policy::words::choices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use edit::{add, add_profile, remove};
+pub(crate) use edit::add_profile;
+pub use edit::{add, remove};
 
 use crate::error::{PackError, PackResult, shown};
 use crate::place::{MANIFEST, PackEnvironment};
@@ -64,7 +65,7 @@ pub struct Manifest {
     #[serde(default)]
     pub profiles: BTreeMap<String, Profile>,
     #[serde(default)]
-    pub targets: BTreeMap<String, TargetConfig>,
+    pub(crate) targets: BTreeMap<String, TargetConfig>,
     #[serde(default)]
     pub modules: Vec<Module>,
 }
@@ -99,7 +100,7 @@ fn both() -> TargetScope {
 
 impl TargetConfig {
     /// An option that is on or off.
-    pub fn switch(&self, name: &str, default: bool) -> bool {
+    pub(crate) fn switch(&self, name: &str, default: bool) -> bool {
         self.options.get(name).and_then(Value::as_bool).unwrap_or(default)
     }
 }
@@ -117,7 +118,7 @@ pub struct Module {
     /// Which targets it goes to; empty means all.
     #[serde(default)]
     pub targets: Vec<String>,
-    pub source: ModuleSource,
+    pub(crate) source: ModuleSource,
 }
 
 fn yes() -> bool {
@@ -136,9 +137,9 @@ impl Module {
 pub struct ModuleSource {
     /// A folder or file of the config repo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub local_path: Option<LocalPath>,
+    pub(crate) local_path: Option<LocalPath>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub git: Option<GitSource>,
+    pub(crate) git: Option<GitSource>,
 }
 
 /// A folder or file of the config repo.
@@ -156,7 +157,7 @@ pub struct GitSource {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subdir: String,
     #[serde(default = "yes")]
-    pub shallow: bool,
+    pub(crate) shallow: bool,
 }
 
 fn main_branch() -> String {
@@ -265,7 +266,7 @@ impl Manifest {
     }
 
     /// The configured targets that `selection` (`all` or a name) means, sorted by name.
-    pub fn targets(&self, selection: &str) -> PackResult<Vec<(Target, &TargetConfig)>> {
+    pub(crate) fn targets(&self, selection: &str) -> PackResult<Vec<(Target, &TargetConfig)>> {
         if selection != "all" {
             let target = parse_target(selection)?;
             let config = self.targets.get(target.as_str()).ok_or_else(|| {
@@ -293,7 +294,7 @@ pub fn parse_target(name: &str) -> PackResult<Target> {
 
 impl ModuleSource {
     /// A source as `add` takes it: `local:PATH` or `git:URL[#ref=…&subdir=…&shallow=…]`.
-    pub fn parse(text: &str) -> PackResult<Self> {
+    pub(crate) fn parse(text: &str) -> PackResult<Self> {
         let refuse =
             |why: String| PackError::from(Refusal::new(Code::ArgumentsInvalid, why).with("field", "source"));
         if let Some(path) = text.strip_prefix("local:").filter(|path| !path.is_empty()) {
@@ -323,7 +324,7 @@ impl ModuleSource {
 }
 
 /// A path of the config repo that must stay in it.
-pub fn inside_repo(place: &PackEnvironment, path: &str, of: &str) -> PackResult<PathBuf> {
+pub(crate) fn inside_repo(place: &PackEnvironment, path: &str, of: &str) -> PackResult<PathBuf> {
     let given = Path::new(path);
     let relative = match given.strip_prefix(&place.repo) {
         Ok(inside) => inside,

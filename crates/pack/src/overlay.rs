@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use countersign_policy::refusal::{Code, Refusal};
 use serde_json::Value;
 
-pub use edit::{OverlayEditResult, OverlayFill, RebaseResult, RebaseSparsity, edit, rebase};
+pub use edit::{OverlayFill, RebaseSparsity, edit, rebase};
 
 use crate::error::{PackError, PackResult, shown};
 use crate::place::{PackEnvironment, Project, fs_key};
@@ -49,7 +49,7 @@ pub fn folder(place: &PackEnvironment, project: &Project, layer: OverlayLayer, m
 pub struct Overlay {
     pub layer: OverlayLayer,
     pub folder: PathBuf,
-    pub changes: OverlayChanges,
+    pub(crate) changes: OverlayChanges,
 }
 
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ pub fn kind(system: &dyn FileSystem, folder: &Path) -> PackResult<OverlayKind> {
 }
 
 /// A file's text with a patch applied.
-pub fn apply_patch(system: &dyn FileSystem, patch: &PatchFile, before: &[u8]) -> PackResult<Vec<u8>> {
+pub(crate) fn apply_patch(system: &dyn FileSystem, patch: &PatchFile, before: &[u8]) -> PackResult<Vec<u8>> {
     let fails = |why: &str| {
         let message = format!("the patch `{}` does not fit: {why}", shown(&patch.path));
         let refusal = Refusal::new(Code::OverlayPatchApplyFailed, message);

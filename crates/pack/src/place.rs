@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use countersign_policy::digest::Digest;
 
 pub const MANIFEST: &str = "agentpack.yaml";
-pub const LOCKFILE: &str = "agentpack.lock.json";
+pub(crate) const LOCKFILE: &str = "agentpack.lock.json";
 
 #[derive(Clone, Debug)]
 pub struct PackEnvironment {
@@ -146,13 +146,13 @@ pub fn fs_key(module_id: &str) -> String {
 }
 
 /// A path with forward slashes.
-pub fn posix(path: &Path) -> String {
+pub(crate) fn posix(path: &Path) -> String {
     let text = path.to_string_lossy();
     if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }
 }
 
 /// Whether a relative path stays where it starts: only plain names.
-pub fn stays_inside(path: &Path) -> bool {
+pub(crate) fn stays_inside(path: &Path) -> bool {
     let mut parts = path.components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }

@@ -50,7 +50,7 @@ pub struct Plan {
 }
 
 /// Compares what should be with what is.
-pub fn plan(desired: &DesiredState, actual: &ActualState) -> Plan {
+pub(crate) fn plan(desired: &DesiredState, actual: &ActualState) -> Plan {
     let mut changes = Vec::new();
     for (key, output) in &desired.outputs {
         let (target, path) = key;
@@ -105,7 +105,7 @@ impl Plan {
         json!({"create": self.count(FileOp::Create), "update": self.count(FileOp::Update), "delete": self.count(FileOp::Delete)})
     }
 
-    pub fn changes_value(&self) -> Value {
+    pub(crate) fn changes_value(&self) -> Value {
         self.changes.iter().map(FileChange::to_value).collect()
     }
 

@@ -20,7 +20,7 @@ use crate::place::{PackEnvironment, normal_url};
 use crate::system::{self, RealFileSystem};
 
 pub const CONFIG: &str = "agentpack.org.yaml";
-pub const ORG_LOCKFILE: &str = "agentpack.org.lock.json";
+pub(crate) const ORG_LOCKFILE: &str = "agentpack.org.lock.json";
 
 /// The commands that change something, and need `--yes` where a program calls them.
 pub const MUTATING: [&str; 19] = [
@@ -46,7 +46,7 @@ pub const MUTATING: [&str; 19] = [
 ];
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct OrgPolicy {
+pub(crate) struct OrgPolicy {
     #[serde(default)]
     pub policy_pack: Option<PolicyPack>,
     /// What every repo must have.
@@ -57,14 +57,14 @@ pub struct OrgPolicy {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct PolicyPack {
+pub(crate) struct PolicyPack {
     /// `local:PATH` or `git:URL…`.
     pub source: String,
 }
 
 /// What every repo must have.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct DistributionPolicy {
+pub(crate) struct DistributionPolicy {
     /// Targets that must be configured.
     #[serde(default)]
     pub required_targets: Vec<String>,
@@ -74,7 +74,7 @@ pub struct DistributionPolicy {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct SupplyChain {
+pub(crate) struct SupplyChain {
     /// The beginnings of remotes that may be used; empty means any.
     #[serde(default)]
     pub allowed_git_remotes: Vec<String>,
@@ -85,7 +85,7 @@ pub struct SupplyChain {
 
 /// `agentpack.org.lock.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OrgLock {
+pub(crate) struct OrgLock {
     /// Always 1.
     pub version: u32,
     pub policy_pack: LockedPack,
@@ -93,7 +93,7 @@ pub struct OrgLock {
 
 /// A pack of rules as it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LockedPack {
+pub(crate) struct LockedPack {
     pub source: ModuleSource,
     /// With the commit.
     pub resolved_source: Value,
@@ -106,7 +106,7 @@ pub struct LockedPack {
 
 impl OrgPolicy {
     /// The configuration of the repo, if there is one.
-    pub fn load(place: &PackEnvironment) -> PackResult<Option<Self>> {
+    pub(crate) fn load(place: &PackEnvironment) -> PackResult<Option<Self>> {
         let path = place.repo.join(CONFIG);
         let read = system::read_if_there(&RealFileSystem, &path, 16 << 20);
         let Some(bytes) = read.map_err(|error| PackError::io("read", &path, &error))? else {
@@ -134,7 +134,7 @@ impl OrgPolicy {
     }
 
     /// The configuration, which must be there.
-    pub fn require(place: &PackEnvironment) -> PackResult<Self> {
+    pub(crate) fn require(place: &PackEnvironment) -> PackResult<Self> {
         Self::load(place)?.ok_or_else(|| {
             let message = format!("there is no `{CONFIG}` in `{}`", shown(&place.repo));
             let refusal = Refusal::new(Code::PolicyConfigMissing, message);
@@ -142,7 +142,7 @@ impl OrgPolicy {
         })
     }
 
-    pub fn allows(&self, url: &str) -> bool {
+    pub(crate) fn allows(&self, url: &str) -> bool {
         let allowed = &self.supply_chain_policy.allowed_git_remotes;
         allowed.is_empty() || allowed.iter().any(|entry| covers(entry, url))
     }

@@ -43,7 +43,7 @@ pub fn path_in(root: &Path, target: Target) -> PathBuf {
 }
 
 /// Whether a name is that of a manifest.
-pub fn is_record(name: &str) -> bool {
+pub(crate) fn is_record(name: &str) -> bool {
     name.starts_with(".agentpack.manifest") && name.ends_with(".json")
 }
 
@@ -54,7 +54,7 @@ pub struct FoundRecord {
 }
 
 /// Reads a root's manifest. One that can't be used is none, and a warning says why.
-pub fn read(
+pub(crate) fn read(
     system: &dyn FileSystem,
     root: &Path,
     target: Target,

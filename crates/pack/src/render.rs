@@ -23,14 +23,14 @@ pub(crate) const TEXT_LIMIT: u64 = 32 * 1024 * 1024;
 
 /// What is to be in a file. Copied files stay on disk until they are copied.
 #[derive(Clone, Debug)]
-pub enum FileContent {
+pub(crate) enum FileContent {
     /// The content of another file.
     CopyOf(PathBuf, FileStamp),
     Bytes(Vec<u8>),
 }
 
 impl FileContent {
-    pub fn digest(&self, system: &dyn FileSystem, digests: &mut DigestCache) -> io::Result<Digest> {
+    pub(crate) fn digest(&self, system: &dyn FileSystem, digests: &mut DigestCache) -> io::Result<Digest> {
         match self {
             FileContent::CopyOf(path, stamp) => digests.of(system, path, *stamp),
             FileContent::Bytes(bytes) => Ok(Digest::plain(bytes)),
@@ -38,14 +38,14 @@ impl FileContent {
     }
 
     /// Its bytes, if there are not more than `limit`.
-    pub fn bytes(&self, system: &dyn FileSystem, limit: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn bytes(&self, system: &dyn FileSystem, limit: u64) -> io::Result<Vec<u8>> {
         match self {
             FileContent::CopyOf(path, _) => system::read(system, path, limit),
             FileContent::Bytes(bytes) => Ok(bytes.clone()),
         }
     }
 
-    pub fn access(&self) -> FileAccess {
+    pub(crate) fn access(&self) -> FileAccess {
         match self {
             FileContent::CopyOf(_, stamp) => stamp.access,
             FileContent::Bytes(_) => FileAccess::Plain,
@@ -54,14 +54,14 @@ impl FileContent {
 }
 
 #[derive(Clone, Debug)]
-pub struct RenderedFile {
+pub(crate) struct RenderedFile {
     pub content: FileContent,
     /// The overlay it comes from; none means the module itself.
     pub layer: Option<OverlayLayer>,
 }
 
 #[derive(Clone, Debug)]
-pub struct RenderedModule {
+pub(crate) struct RenderedModule {
     pub id: String,
     pub kind: ModuleType,
     /// The name after the type.
@@ -123,7 +123,7 @@ pub(crate) fn module(
 
 impl RenderedModule {
     /// The one Markdown file of a prompt or a command.
-    pub fn markdown(&self) -> Option<(&str, &RenderedFile)> {
+    pub(crate) fn markdown(&self) -> Option<(&str, &RenderedFile)> {
         let mut all = self.files.iter().filter(|(name, _)| name.to_lowercase().ends_with(".md"));
         match (all.next(), all.next()) {
             (Some((name, file)), None) => Some((name.as_str(), file)),
@@ -131,7 +131,7 @@ impl RenderedModule {
         }
     }
 
-    pub fn goes_to(&self, target: &str) -> bool {
+    pub(crate) fn goes_to(&self, target: &str) -> bool {
         self.targets.is_empty() || self.targets.iter().any(|name| name == target)
     }
 }
@@ -206,7 +206,7 @@ fn check(system: &dyn FileSystem, module: &RenderedModule) -> PackResult<()> {
     }
 }
 
-/// What stands between the first two `---` lines.
+/// The text between the first two `---` lines.
 pub(crate) fn front_matter(text: &str) -> Option<serde_json::Value> {
     let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     let rest = rest.strip_prefix("---\n").or_else(|| rest.strip_prefix("---\r\n"))?;

@@ -39,7 +39,7 @@ impl PackCommandReply {
 }
 
 /// A path and its twin with forward slashes.
-pub fn put_path(data: &mut Map<String, Value>, name: &str, path: &std::path::Path) {
+pub(crate) fn put_path(data: &mut Map<String, Value>, name: &str, path: &std::path::Path) {
     data.insert(name.to_owned(), path.to_string_lossy().into_owned().into());
     data.insert(format!("{name}_posix"), crate::place::posix(path).into());
 }
@@ -57,7 +57,7 @@ impl CommandName {
         Self { command, id }
     }
 
-    pub fn put_into(self, envelope: &mut Envelope) {
+    pub(crate) fn put_into(self, envelope: &mut Envelope) {
         envelope.command = self.command.to_owned();
         envelope.command_id = self.id.to_owned();
         envelope.command_path = self.id.split(' ').map(str::to_owned).collect();

@@ -16,7 +16,7 @@ use crate::manifest::{
 use crate::place::{LOCKFILE, MANIFEST, PackEnvironment};
 use crate::reply::PackCommandReply;
 use crate::sources;
-use crate::system::{self, FileSystem, PathStatus, RealFileSystem};
+use crate::system::{self, FileSystem, PathStatus};
 
 const SKELETON: &str = "version: 1
 
@@ -253,11 +253,6 @@ pub fn sync(place: &PackEnvironment, join: PullStrategy, remote: &str) -> PackRe
         .with("remote", remote)
         .with("branch", branch)
         .with("rebase", join == PullStrategy::Rebase))
-}
-
-/// The real file system, or what would be of it.
-pub fn real_or_dry(dry_run: bool) -> Box<dyn FileSystem> {
-    if dry_run { Box::new(system::DryRun::default()) } else { Box::new(RealFileSystem) }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::system::{self, FileAccess, FileStamp, FileSystem, PathStatus};
 use crate::targets::{ExtraFiles, TargetRoot};
 
 /// The state before the first deployment.
-pub const INITIAL: &str = "initial";
+pub(crate) const INITIAL: &str = "initial";
 
 #[derive(Debug)]
 pub struct RollbackPlan {
@@ -314,7 +314,7 @@ impl RollbackRoots {
     }
 }
 
-pub fn apply_rollback(
+pub(crate) fn apply_rollback(
     back: &RollbackPlan,
     place: &PackEnvironment,
     system: &dyn FileSystem,

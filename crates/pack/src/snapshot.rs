@@ -33,19 +33,19 @@ pub struct Snapshot {
     pub targets: Vec<String>,
     /// What was ours after it.
     #[serde(default)]
-    pub managed_files: Vec<ManagedFile>,
+    pub(crate) managed_files: Vec<ManagedFile>,
     #[serde(default)]
-    pub changes: Vec<SnapshotChange>,
+    pub(crate) changes: Vec<SnapshotChange>,
     /// For going back: where to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lockfile_sha256: Option<String>,
+    pub(crate) lockfile_sha256: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_root: Option<String>,
     /// The roots that have a manifest after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub roots: Vec<SnapshotRoot>,
+    pub(crate) roots: Vec<SnapshotRoot>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,17 +86,17 @@ pub struct SnapshotChange {
 const LIMIT: u64 = 512 * 1024 * 1024;
 
 /// The name of a blob: 16 hex digits of the path's digest.
-pub fn blob_name(path: &str) -> String {
+pub(crate) fn blob_name(path: &str) -> String {
     Digest::plain(path.as_bytes()).hex().chars().take(16).collect()
 }
 
 /// Where the content of a file after a snapshot is kept.
-pub fn state_blob(snapshots: &Path, id: &str, target: &str, path: &str) -> PathBuf {
+pub(crate) fn state_blob(snapshots: &Path, id: &str, target: &str, path: &str) -> PathBuf {
     snapshots.join(id).join("state").join(target).join(blob_name(path))
 }
 
 /// Where the content of a file before a snapshot is kept.
-pub fn backup_blob(snapshots: &Path, id: &str, target: &str, path: &str) -> PathBuf {
+pub(crate) fn backup_blob(snapshots: &Path, id: &str, target: &str, path: &str) -> PathBuf {
     snapshots.join(id).join("backup").join(target).join(blob_name(path))
 }
 
@@ -110,7 +110,7 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Every snapshot that can be read, oldest first.
-pub fn list(
+pub(crate) fn list(
     system: &dyn FileSystem,
     snapshots: &Path,
     warnings: &mut Vec<String>,
@@ -134,7 +134,7 @@ pub fn list(
     Ok(found)
 }
 
-pub fn read(system: &dyn FileSystem, snapshots: &Path, id: &str) -> PackResult<Snapshot> {
+pub(crate) fn read(system: &dyn FileSystem, snapshots: &Path, id: &str) -> PackResult<Snapshot> {
     let missing = || {
         Refusal::new(Code::SnapshotNotFound, format!("there is no snapshot `{id}`")).with("snapshot_id", id)
     };
@@ -195,7 +195,7 @@ pub fn listing(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<P
     Ok(PackCommandReply::default().with("snapshots", entries).warn(warnings))
 }
 
-pub fn text(snapshot: &Snapshot) -> PackResult<String> {
+pub(crate) fn text(snapshot: &Snapshot) -> PackResult<String> {
     let text = serde_json::to_string_pretty(snapshot);
     text.map(|text| text + "\n").map_err(|error| {
         PackError::broken(format!("write snapshot `{}`", shown(Path::new(&snapshot.id))), error)

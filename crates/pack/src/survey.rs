@@ -20,11 +20,11 @@ pub struct DeploymentSurvey {
     pub selection: ProfileSelection,
     pub project: Project,
     pub desired: DesiredState,
-    pub actual: ActualState,
+    pub(crate) actual: ActualState,
     pub plan: Plan,
     pub warnings: Vec<String>,
     /// The lockfile's digest, where there is one.
-    pub lockfile_sha256: Option<String>,
+    pub(crate) lockfile_sha256: Option<String>,
 }
 
 pub fn survey(

@@ -23,7 +23,7 @@ pub struct FileStamp {
     /// When anything about it changed, in nanoseconds; 0 where the platform does not tell.
     pub changed: i64,
     /// Which file it is; 0 where the platform does not tell.
-    pub inode: u64,
+    pub(crate) inode: u64,
     pub access: FileAccess,
 }
 
@@ -92,7 +92,7 @@ const FEW: usize = 1_000;
 const MOST_THREADS: usize = 8;
 
 /// What is at each of many paths, in their order; on several threads where there are many.
-pub fn look_all(system: &dyn FileSystem, paths: &[&Path]) -> Vec<io::Result<PathStatus>> {
+pub(crate) fn look_all(system: &dyn FileSystem, paths: &[&Path]) -> Vec<io::Result<PathStatus>> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
     if paths.len() < FEW || cores == 1 {
         return paths.iter().map(|path| system.path_status(path)).collect();
@@ -122,7 +122,7 @@ pub fn read(system: &dyn FileSystem, path: &Path, limit: u64) -> io::Result<Vec<
 }
 
 /// A file's content, if there is a file.
-pub fn read_if_there(system: &dyn FileSystem, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn read_if_there(system: &dyn FileSystem, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     match read(system, path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -148,7 +148,7 @@ pub fn digest(system: &dyn FileSystem, path: &Path) -> io::Result<Digest> {
 }
 
 /// SHA-256 of the file at a path, none where nothing is. A link or a folder is an error: it is not what was planned for.
-pub fn digest_if_there(system: &dyn FileSystem, path: &Path) -> io::Result<Option<Digest>> {
+pub(crate) fn digest_if_there(system: &dyn FileSystem, path: &Path) -> io::Result<Option<Digest>> {
     match system.path_status(path)? {
         PathStatus::Missing => Ok(None),
         PathStatus::File(_) => digest(system, path).map(Some),
@@ -158,7 +158,7 @@ pub fn digest_if_there(system: &dyn FileSystem, path: &Path) -> io::Result<Optio
 }
 
 /// Writes a file as a whole, or leaves the old one: temporary file, sync, rename, sync of the folder.
-pub fn write_whole(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     make_folders(system, folder)?;
     let mut name = std::ffi::OsString::from(".");
@@ -174,7 +174,7 @@ pub fn write_whole(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Re
 }
 
 /// Makes a folder and those above it; says which were not there, topmost first.
-pub fn make_folders(system: &dyn FileSystem, folder: &Path) -> io::Result<Vec<std::path::PathBuf>> {
+pub(crate) fn make_folders(system: &dyn FileSystem, folder: &Path) -> io::Result<Vec<std::path::PathBuf>> {
     let mut missing = Vec::new();
     let mut here = Some(folder);
     while let Some(path) = here.filter(|path| !path.as_os_str().is_empty()) {

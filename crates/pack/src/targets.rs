@@ -17,7 +17,7 @@ use crate::system::FileSystem;
 
 /// Whether files nobody planned are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExtraFiles {
+pub(crate) enum ExtraFiles {
     /// The folder is ours: they are.
     Reported,
     /// The folder holds much else: they are not.
@@ -26,7 +26,7 @@ pub enum ExtraFiles {
 
 /// A folder that a target writes below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetRoot {
+pub(crate) struct TargetRoot {
     pub target: Target,
     pub path: PathBuf,
     /// The folder above it that is trusted as it is: below it no part of a path may be a link.

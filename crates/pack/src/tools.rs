@@ -6,7 +6,7 @@ mod arguments;
 use serde_json::{Map, Value, json};
 
 pub(crate) use actions::{blocking, planned, run_read, take_survey};
-pub use arguments::ToolArguments;
+pub(crate) use arguments::ToolArguments;
 
 use crate::reply::CommandName;
 

@@ -16,7 +16,7 @@ use countersign_store::{RecordedPermit, Store};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-pub use preview::ChangePreview;
+pub(crate) use preview::ChangePreview;
 
 use crate::apply::ApplyRecovery;
 use crate::audit_row;

@@ -64,7 +64,7 @@ pub fn rollback(place: &PackEnvironment, to: &str, system: &dyn FileSystem) -> P
 }
 
 /// Goes back as planned and answers as `rollback` does.
-pub fn rollback_answer(
+pub(crate) fn rollback_answer(
     plan: &back::RollbackPlan,
     place: &PackEnvironment,
     system: &dyn FileSystem,

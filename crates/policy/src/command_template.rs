@@ -31,16 +31,19 @@ words! {
     }
 }
 
-/// `${origin:name}`.
+/// `${origin:name}`, or `${env:name:-default}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub origin: Origin,
     pub name: String,
+    /// Taken where the variable is not set.
+    pub default: Option<String>,
 }
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "${{{}:{}}}", self.origin, self.name)
+        let default = self.default.as_ref().map(|text| format!(":-{text}")).unwrap_or_default();
+        write!(f, "${{{}:{}{default}}}", self.origin, self.name)
     }
 }
 
@@ -94,6 +97,11 @@ impl Template {
             }
         }
         Some(Secret::new(text))
+    }
+
+    /// Whether it refers to something that is not there: such a variable is not set for a child at all.
+    pub fn is_absent(&self) -> bool {
+        !self.pieces.is_empty() && self.text().is_some_and(|text| text.expose().is_empty())
     }
 
     /// The text as written, with `***` for secrets that were looked up. Shows literal text: not for values that may be secrets.

@@ -16,7 +16,7 @@ words! {
     pub enum Kind("confirm") {
         None = "none",
         Simple = "simple",
-        /// The preview was shown, then yes or no.
+        /// The preview was shown before the answer.
         Preview = "preview",
         /// The preview was shown and the resource's name typed.
         Type = "type",
@@ -35,8 +35,8 @@ words! {
 }
 
 words! {
-    /// How an agreement came.
-    pub enum ApprovalRail("rail") {
+    /// How an agreement came, as audit rows name it (`rail`).
+    pub enum RecordedChannel("rail") {
         /// The agent re-issued the call with its token.
         Chat = "chat",
         Elicitation = "elicitation",
@@ -50,13 +50,13 @@ words! {
     }
 }
 
-impl ApprovalRail {
+impl RecordedChannel {
     /// The highest strength of an approval over this channel.
     pub const fn strength(self) -> ApprovalStrength {
         match self {
-            ApprovalRail::Chat => ApprovalStrength::Caller,
-            ApprovalRail::Elicitation | ApprovalRail::Card => ApprovalStrength::Host,
-            ApprovalRail::Page | ApprovalRail::Cli | ApprovalRail::Grant => ApprovalStrength::Human,
+            RecordedChannel::Chat => ApprovalStrength::Caller,
+            RecordedChannel::Elicitation | RecordedChannel::Card => ApprovalStrength::Host,
+            RecordedChannel::Page | RecordedChannel::Cli | RecordedChannel::Grant => ApprovalStrength::Human,
         }
     }
 
@@ -114,7 +114,9 @@ impl ConfirmRequirement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     pub by: PrincipalId,
-    pub rail: ApprovalRail,
+    // Stored approvals and the ledger call it `rail`.
+    #[serde(rename = "rail")]
+    pub channel: RecordedChannel,
     pub strength: ApprovalStrength,
     /// The grant it rests on, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,13 +128,13 @@ pub struct Approval {
 
 impl Approval {
     /// An approval with the full strength of its channel.
-    pub fn over(rail: ApprovalRail, by: PrincipalId, at: Timestamp) -> Self {
-        Self { by, rail, strength: rail.strength(), grant: None, at, note: None }
+    pub fn over(channel: RecordedChannel, by: PrincipalId, at: Timestamp) -> Self {
+        Self { by, channel, strength: channel.strength(), grant: None, at, note: None }
     }
 
     /// An answer of a host's user interface. Without the right to vouch it is worth no more than the caller's own word.
-    pub fn by_host(rail: ApprovalRail, vouching: HostVouching, by: PrincipalId, at: Timestamp) -> Self {
-        Self { strength: rail.strength_with(vouching), ..Self::over(rail, by, at) }
+    pub fn by_host(channel: RecordedChannel, vouching: HostVouching, by: PrincipalId, at: Timestamp) -> Self {
+        Self { strength: channel.strength_with(vouching), ..Self::over(channel, by, at) }
     }
 }
 
@@ -295,7 +297,7 @@ pub fn check_strength(
     let approval = match &pending_plan.approval {
         // A stored approval included the typed text when it was given, so the text is not asked for again.
         Some(approval) if approval.strength >= requirement.strength => return Ok(approval.clone()),
-        _ => Approval::over(ApprovalRail::Chat, confirming.principal.clone(), now),
+        _ => Approval::over(RecordedChannel::Chat, confirming.principal.clone(), now),
     };
     if approval.strength < requirement.strength {
         let message = format!(

@@ -44,7 +44,7 @@ pub struct Envelope {
     pub command_path: Vec<String>,
     pub version: String,
     pub data: Map<String, Value>,
-    /// Members of `data` that are told as the JSON text they came in, so that numbers keep their digits.
+    /// Members of `data` that are written as the JSON text they came in, so that numbers keep their digits.
     verbatim: Vec<(String, String)>,
     pub warnings: Vec<String>,
     /// What went wrong; empty exactly when `ok`.
@@ -131,7 +131,7 @@ impl Envelope {
     }
 }
 
-/// The members in their order on the wire.
+/// The members in the order in which they are written.
 #[derive(Serialize)]
 struct EnvelopeFields<'e> {
     schema_version: u32,

@@ -1,10 +1,12 @@
 //! One line that says what a person is asked to agree to: the action, its target, how much changes, and the agent's reason.
 //! Some hosts show little more of a dialog than its first lines. Everything in it is an excerpt; the details follow elsewhere.
+//! The title of a plan in lists and on its page is the same line without the reason and with the last name of a path only.
 
 use serde_json::{Map, Value};
 
 use crate::effect::name_words;
-use crate::plan::Plan;
+use crate::ids::FullName;
+use crate::plan::{Plan, Preview};
 use crate::preview::ChangeView;
 use crate::redact::Redactor;
 use crate::visible_text;
@@ -50,17 +52,14 @@ const SAID_BY_PATH: [&str; 4] = ["file", "files", "path", "directory"];
 
 /// The headline of a plan, on one line of at most 100 characters. Paths below `home` are written with `~`.
 pub fn headline(plan: &Plan, redactor: &Redactor, home: Option<&str>) -> String {
-    let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
-    let none = Map::new();
-    let arguments = arguments.as_object().unwrap_or(&none);
+    let arguments = cleaned(plan, redactor);
     let asked = if plan.steps.is_empty() {
-        let counts =
-            counted(plan, arguments).map(|(more, less)| format!(" (+{more} −{less})")).unwrap_or_default();
-        let target = target(arguments, home);
+        let counts = counted(&plan.preview, &arguments);
+        let counts = counts.map(|(more, less)| format!(" (+{more} −{less})")).unwrap_or_default();
+        let target = target(&arguments, |text| at_home(text, home));
         format!("{}{counts}?", action(plan.tool.tool.as_str(), target.as_deref()))
     } else {
-        let title = arguments.get("title").and_then(Value::as_str).unwrap_or_default();
-        format!("Run {} steps: {}?", plan.steps.len(), shortened(title, LONGEST_TARGET))
+        format!("{}?", series_title(plan, &arguments))
     };
     let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref()).unwrap_or_default();
     let reason = redactor.clean_text(reason);
@@ -73,10 +72,65 @@ pub fn headline(plan: &Plan, redactor: &Redactor, home: Option<&str>) -> String 
     }
 }
 
+/// The title of a plan in words: `Edit cart.js, +1 −1`, `Delete repo acme/site`. A path is its last name; the whole follows.
+pub fn title(plan: &Plan, redactor: &Redactor) -> String {
+    let arguments = cleaned(plan, redactor);
+    if plan.steps.is_empty() {
+        call_title(&plan.tool, &arguments, &plan.preview)
+    } else {
+        series_title(plan, &arguments)
+    }
+}
+
+/// The title of one call, such as a step. `arguments` are redacted.
+pub fn call_title(tool: &FullName, arguments: &Map<String, Value>, preview: &Preview) -> String {
+    let counts = counted(preview, arguments);
+    let counts = counts.map(|(more, less)| format!(", +{more} −{less}")).unwrap_or_default();
+    // The words of the tool's name are chosen by the whole target: `Edit cart.js`, not `Edit file cart.js`.
+    let is_path = target(arguments, str::to_owned).is_some_and(|whole| whole.contains('/'));
+    let target = target(arguments, |text| last_name(text).to_owned());
+    let said = action_words(tool.tool.as_str(), is_path);
+    let said = target.map_or(said.clone(), |target| format!("{said} {target}"));
+    shortened(&format!("{said}{counts}"), LONGEST)
+}
+
+/// Whether two plans of one tool are about the same thing. Plans without a target are about different things.
+pub fn is_same_target(one: &Plan, other: &Plan) -> bool {
+    let whole = |plan: &Plan| named_target(plan.arguments.value());
+    one.tool == other.tool && whole(one).is_some() && whole(one) == whole(other)
+}
+
+fn cleaned(plan: &Plan, redactor: &Redactor) -> Map<String, Value> {
+    match redactor.clean(plan.arguments.value(), &plan.redact) {
+        Value::Object(members) => members,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+fn series_title(plan: &Plan, arguments: &Map<String, Value>) -> String {
+    let title = arguments.get("title").and_then(Value::as_str).unwrap_or_default();
+    format!("Run {} steps: {}", plan.steps.len(), shortened(title, LONGEST_TARGET))
+}
+
+/// The last name of a path. An owner with a repository is no path, and an address keeps its host.
+fn last_name(text: &str) -> &str {
+    let is_path = text.starts_with(['/', '~', '.']) || text.matches('/').count() > 1;
+    let name = text.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty());
+    name.filter(|_| is_path && !text.contains("://")).unwrap_or(text)
+}
+
 /// What is done to what: `Edit ~/shop/cart.js`, `Delete repo acme/site`.
 fn action(tool: &str, target: Option<&str>) -> String {
+    let said = action_words(tool, target.is_some_and(|target| target.contains('/')));
+    match target {
+        Some(target) => format!("{said} {target}"),
+        None => said,
+    }
+}
+
+/// The words of a tool's name, as a sentence begins.
+fn action_words(tool: &str, is_path: bool) -> String {
     let mut words = name_words(tool);
-    let is_path = target.is_some_and(|target| target.contains('/'));
     if is_path && words.len() > 1 {
         words.retain(|word| !SAID_BY_PATH.contains(&word.as_str()));
     }
@@ -84,26 +138,32 @@ fn action(tool: &str, target: Option<&str>) -> String {
     if let Some(first) = said.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    match target {
-        Some(target) => format!("{said} {target}"),
-        None => said,
-    }
+    said
 }
 
-/// What the call is about, by the name of an argument, else its first text.
-fn target(arguments: &Map<String, Value>, home: Option<&str>) -> Option<String> {
+/// What the call is about, and where it goes if it is moved; each written as `write` does.
+fn target(arguments: &Map<String, Value>, write: impl Fn(&str) -> String) -> Option<String> {
+    let (from, to) = named_target(arguments)?;
+    Some(match to {
+        Some(to) => {
+            let half = LONGEST_TARGET / 2;
+            // Where only the folder changes, both ends in short would be the same.
+            let short = |text: &str| if write(&from) == write(&to) { text.to_owned() } else { write(text) };
+            format!("{} → {}", shortened(&short(&from), half), shortened(&short(&to), half))
+        }
+        None => shortened(&write(&from), LONGEST_TARGET),
+    })
+}
+
+/// What the call is about, by the name of an argument, else its first text; and where it goes.
+fn named_target(arguments: &Map<String, Value>) -> Option<(String, Option<String>)> {
     let named = |names: &[&str]| names.iter().find_map(|name| arguments.get(*name).and_then(word));
     let first = || arguments.values().find_map(|value| value.as_str().map(str::to_owned));
     let from = named(&TARGETS).or_else(first)?;
     let owner = arguments.get("owner").and_then(Value::as_str).filter(|_| arguments.contains_key("repo"));
     let from = owner.map_or(from.clone(), |owner| format!("{owner}/{from}"));
-    Some(match named(&DESTINATIONS) {
-        Some(to) if to != from => {
-            let half = LONGEST_TARGET / 2;
-            format!("{} → {}", shortened(&at_home(&from, home), half), shortened(&at_home(&to, home), half))
-        }
-        Some(_) | None => shortened(&at_home(&from, home), LONGEST_TARGET),
-    })
+    let to = named(&DESTINATIONS).filter(|to| *to != from);
+    Some((from, to))
 }
 
 fn word(value: &Value) -> Option<String> {
@@ -115,7 +175,7 @@ fn word(value: &Value) -> Option<String> {
 }
 
 /// A path below the home folder, written with `~`.
-fn at_home(text: &str, home: Option<&str>) -> String {
+pub(crate) fn at_home(text: &str, home: Option<&str>) -> String {
     match home.filter(|home| home.len() > 1).and_then(|home| text.strip_prefix(home)) {
         Some(rest) if rest.starts_with('/') => format!("~{rest}"),
         Some(_) | None => text.to_owned(),
@@ -123,8 +183,8 @@ fn at_home(text: &str, home: Option<&str>) -> String {
 }
 
 /// Lines added and removed: as the preview's differences say, else as the call's own replacements do.
-fn counted(plan: &Plan, arguments: &Map<String, Value>) -> Option<(usize, usize)> {
-    let view = ChangeView::of(&plan.preview);
+fn counted(preview: &Preview, arguments: &Map<String, Value>) -> Option<(usize, usize)> {
+    let view = ChangeView::of(preview);
     if !view.diffs.is_empty() {
         let lines = || view.diffs.iter().flat_map(|diff| diff.lines());
         let more = lines().filter(|line| line.starts_with('+') && !line.starts_with("+++")).count();
@@ -215,6 +275,33 @@ mod tests {
         plan.preview.source = PreviewSource::Argument;
         plan.preview.shown = json!({"content": [{"type": "text", "text": diff}]});
         assert_eq!(headline(&plan, &Redactor::new([7; 32]), Some("/home/ann")), "Edit file a.md (+2 −1)?");
+    }
+
+    #[test]
+    fn a_title_is_the_action_the_last_name_and_how_much_changes() {
+        let edits = json!({"path": "/srv/shop/cart.js", "edits": [{"oldText": "19", "newText": "16"}]});
+        for (tool, arguments, wanted) in [
+            ("files:edit_file", edits, "Edit cart.js, +1 −1"),
+            ("orders:delete", json!({"number": "PO-1041"}), "Delete PO-1041"),
+            ("github:deleteRepo", json!({"owner": "acme", "repo": "site"}), "Delete repo acme/site"),
+            ("files:move_file", json!({"source": "/a/b.md", "destination": "/a/c.md"}), "Move b.md → c.md"),
+            ("files:move_file", json!({"source": "/a/b", "destination": "/c/b"}), "Move /a/b → /c/b"),
+            ("web:open_url", json!({"url": "https://acme.test/a/b"}), "Open url https://acme.test/a/b"),
+            ("files:write_file", json!({"path": "/home/ann/\u{202e}gpj.exe"}), "Write \\u{202e}gpj.exe"),
+            ("git:git_reset", json!({}), "Git reset"),
+        ] {
+            assert_eq!(title(&plan(tool, arguments, "because"), &Redactor::new([7; 32])), wanted);
+        }
+    }
+
+    #[test]
+    fn plans_are_about_the_same_thing_by_tool_and_target() {
+        let of = |tool: &str, path: &str| plan(tool, json!({"path": path, "content": path.len()}), "");
+        assert!(is_same_target(&of("files:write", "/a"), &of("files:write", "/a")));
+        assert!(!is_same_target(&of("files:write", "/a"), &of("files:write", "/b")));
+        assert!(!is_same_target(&of("files:write", "/a"), &of("files:append", "/a")));
+        let none = plan("files:sync", json!({"count": true}), "");
+        assert!(!is_same_target(&none, &none));
     }
 
     #[test]

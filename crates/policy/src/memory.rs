@@ -27,7 +27,7 @@ words! {
 }
 
 words! {
-    /// What stands behind a record.
+    /// What supports a record.
     pub enum RecordAuthority("authority") {
         Proposed = "proposed",
         Approved = "approved",

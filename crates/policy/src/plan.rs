@@ -11,6 +11,7 @@ use crate::digest::{Digest, DigestDomain};
 use crate::effect::Effect;
 use crate::ids::{CredentialId, FullName, PlanId, PrincipalId, SessionId, ToolName, UpstreamId};
 use crate::intent::{CallEntryPoint, CallToolVariant, DeclaredIntent, Intent};
+use crate::record::{HostInfo, asked_by};
 use crate::redact::{HiddenValueScrubber, Redactor};
 use crate::role::Role;
 use crate::words::words;
@@ -137,10 +138,13 @@ pub struct Plan {
     /// The credential it was asked for with, where there was one. Its end is the plan's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<CredentialId>,
-    /// The role of whoever asked. A plan of an older version does not say: it counts as an agent's, who reaches less.
+    /// The role of the caller. A plan of an older version has none and counts as an agent's, who may do less.
     #[serde(default = "agent_role")]
     pub role: Role,
     pub session: SessionId,
+    /// The host program that asked. Not part of the hash: nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Box<HostInfo>>,
     #[serde(with = "full_name_text")]
     pub tool: FullName,
     pub fingerprint: Digest,
@@ -210,6 +214,11 @@ impl HiddenArguments {
 }
 
 impl Plan {
+    /// Who asked for it, for people.
+    pub fn asked_by(&self, home: Option<&str>) -> String {
+        asked_by(self.host.as_deref(), &self.principal, home)
+    }
+
     /// What equal calls share: the plan's hash but for `meta`, in which hosts put an id of each request.
     pub fn identity(&self) -> Digest {
         PlanHashInput {

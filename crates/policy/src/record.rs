@@ -9,6 +9,7 @@ use crate::call::{Arguments, Caller, ToolCall};
 use crate::confirm::Approval;
 use crate::digest::{Digest, DigestDomain};
 use crate::effect::Effect;
+use crate::headline::at_home;
 use crate::ids::{FullName, PlanId, PrincipalId, RequestId, SessionId};
 use crate::intent::{CallToolVariant, DeclaredIntent, cut};
 use crate::mode::Mode;
@@ -90,6 +91,9 @@ words! {
 pub struct HostInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// The program's name as its makers write it, such as `Claude Code`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,10 +110,45 @@ impl HostInfo {
         };
         let made = Self {
             program: bounded(program, HOST_WORD_LIMIT),
+            title: None,
             version: bounded(version, HOST_WORD_LIMIT),
             folder: bounded(folder, HOST_FOLDER_LIMIT),
         };
         (made != Self::default()).then_some(made)
+    }
+
+    /// The same with the program's title, bounded and escaped like its name.
+    #[must_use]
+    pub fn with_title(self, title: Option<&str>) -> Self {
+        Self { title: Self::new(title, None, None).and_then(|made| made.program), ..self }
+    }
+
+    /// `Claude Code in ~/projects/shop`, as far as it is known. Folders below `home` are written with `~`.
+    pub fn describe(&self, home: Option<&str>) -> Option<String> {
+        let program = self.title.as_deref().or(self.program.as_deref());
+        // Hosts that belong to no project start their servers at the root of the file system, which says nothing.
+        let folder =
+            self.folder.as_deref().filter(|folder| *folder != "/").map(|folder| at_home(folder, home));
+        match (program, folder) {
+            (Some(program), Some(folder)) => Some(format!("{program} in {folder}")),
+            (Some(program), None) => Some(program.to_owned()),
+            (None, Some(folder)) => Some(format!("an agent in {folder}")),
+            (None, None) => None,
+        }
+    }
+}
+
+/// The principal of stdio connections whose host is not named.
+pub const LOCAL_AGENT: &str = "local-agent";
+
+/// Who asks, for people: the host and its folder, and the credential where the connection showed one.
+pub fn asked_by(host: Option<&HostInfo>, principal: &PrincipalId, home: Option<&str>) -> String {
+    let Some(described) = host.and_then(|host| host.describe(home)) else { return principal.to_string() };
+    // A principal made of host, user and folder has a colon, and no credential's name has one.
+    if principal.as_str() == LOCAL_AGENT || principal.as_str().contains(':') {
+        described
+    } else {
+        format!("{described}, as {principal}")
     }
 }
 
@@ -227,11 +266,30 @@ mod tests {
         check("", None);
         check("a\u{202e}b", Some("a\\u{202e}b"));
         check("a\nb", Some("a\\nb"));
+        let titled = HostInfo::new(Some("x"), None, None).unwrap().with_title(Some("a\u{202e}b"));
+        assert_eq!(titled.title.as_deref(), Some("a\\u{202e}b"));
         for long in ["x", "\u{202e}", "é"].map(|one| one.repeat(100_000)) {
             let host = HostInfo::new(Some(&long), Some(&long), Some(&long)).unwrap();
             assert!(host.program.unwrap().chars().count() <= HOST_WORD_LIMIT + 1);
             assert!(host.version.unwrap().chars().count() <= HOST_WORD_LIMIT + 1);
             assert!(host.folder.unwrap().chars().count() <= HOST_FOLDER_LIMIT + 1);
         }
+    }
+
+    #[test]
+    fn who_asks_is_said_as_people_say_it() {
+        let home = Some("/home/ada");
+        let check = |program, title, folder, principal: &str, expect: &str| {
+            let host = HostInfo::new(program, Some("2.0"), folder).map(|host| host.with_title(title));
+            assert_eq!(asked_by(host.as_ref(), &PrincipalId::new(principal), home), expect);
+        };
+        let (code, shop) = (Some("claude-code"), Some("/home/ada/projects/shop"));
+        let own = "claude-code@ada:/home/ada/projects/shop";
+        check(code, Some("Claude Code"), shop, own, "Claude Code in ~/projects/shop");
+        check(code, None, shop, LOCAL_AGENT, "claude-code in ~/projects/shop");
+        check(code, Some("Claude Code"), None, "shop-agent", "Claude Code, as shop-agent");
+        check(code, None, Some("/"), LOCAL_AGENT, "claude-code");
+        check(None, None, shop, LOCAL_AGENT, "an agent in ~/projects/shop");
+        assert_eq!(asked_by(None, &PrincipalId::new("shop-agent"), home), "shop-agent");
     }
 }

@@ -139,7 +139,7 @@ impl Redactor {
         }
     }
 
-    /// What stands for a value; one that was replaced before stays as it is.
+    /// The replacement of a value; one that was replaced before stays as it is.
     fn mark(&self, value: &Value) -> String {
         if let Value::String(text) = value
             && is_mark(text)
@@ -162,7 +162,7 @@ const SHORTEST_INSIDE: usize = 4;
 /// Takes the values that a call's arguments hide out of everything else that is kept about the call.
 pub struct HiddenValueScrubber<'r> {
     redactor: &'r Redactor,
-    /// What was hidden, and what stands for it.
+    /// What was hidden, and its replacement.
     hidden: Vec<(Value, String)>,
 }
 

@@ -81,7 +81,7 @@ impl OpenRefused {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum OutcomeStatus {
     Success,
     Error,
     Unknown,
@@ -89,7 +89,7 @@ pub enum Ended {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    pub status: Ended,
+    pub status: OutcomeStatus,
     pub code: Option<Code>,
     pub duration_us: u64,
     pub result_digest: Option<Digest>,
@@ -202,8 +202,8 @@ impl Store {
     ) -> Result<LedgerId, StoreFault> {
         let id = self.mint(now);
         let status = match outcome.status {
-            Ended::Success => RowStatus::Success,
-            Ended::Error | Ended::Unknown => RowStatus::Error,
+            OutcomeStatus::Success => RowStatus::Success,
+            OutcomeStatus::Error | OutcomeStatus::Unknown => RowStatus::Error,
         };
         // If the first row is written already, this is the only reference.
         let mut row = Arc::unwrap_or_clone(opened.row);
@@ -212,7 +212,7 @@ impl Store {
         row.duration_us = Some(outcome.duration_us);
         row.result_digest = outcome.result_digest;
         row = row.with_fact("opened", opened.ledger_id.as_str());
-        if outcome.status == Ended::Unknown {
+        if outcome.status == OutcomeStatus::Unknown {
             // The status says error for readers that know no third word; this says that it may have happened.
             row = row.with_fact("outcome", "unknown");
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use countersign_policy::confirm::{Approval, ApprovalRail, PlanEnd, PlanState, check_unblocked};
+use countersign_policy::confirm::{Approval, PlanEnd, PlanState, RecordedChannel, check_unblocked};
 use countersign_policy::digest::Digest;
 use countersign_policy::ids::{CredentialId, FullName, LedgerId, PlanId, PrincipalId};
 use countersign_policy::plan::Plan;
@@ -93,11 +93,11 @@ impl DecisionOrigin {
 pub struct DecidedPlan {
     pub plan: Plan,
     pub ledger_id: LedgerId,
-    pub paused: Paused,
+    pub paused: PauseOutcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paused {
+pub enum PauseOutcome {
     No,
     Now,
 }
@@ -106,11 +106,11 @@ pub enum Paused {
 fn log_decision(
     decision: &'static str,
     by: &PrincipalId,
-    rail: ApprovalRail,
+    channel: RecordedChannel,
     source: Option<Source>,
     decided: Result<DecidedPlan, DecideRefused>,
 ) -> Result<DecidedPlan, DecideRefused> {
-    let (channel, source) = (rail.as_str(), source.map(Source::as_str));
+    let (channel, source) = (channel.as_str(), source.map(Source::as_str));
     match &decided {
         Ok(made) => tracing::info!(
             plan_id = made.plan.id.as_str(),
@@ -142,7 +142,7 @@ impl Store {
         approval: Approval,
         now: Timestamp,
     ) -> Result<DecidedPlan, DecideRefused> {
-        let source = source(approval.rail);
+        let source = source(approval.channel);
         self.approve_shown(id, None, approval, source, now).await
     }
 
@@ -157,7 +157,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<DecidedPlan, DecideRefused> {
         let (id, ledger_id, origin) = (id.clone(), self.mint(now), origin.into());
-        let (by, rail, source) = (approval.by.clone(), approval.rail, origin.source);
+        let (by, channel, source) = (approval.by.clone(), approval.channel, origin.source);
         let kept = json_text(&approval).map_err(DecideRefused::Fault)?;
         let decided = self.write(move |tx| {
             tx.check_clock(now)?;
@@ -197,14 +197,14 @@ impl Store {
                 &plan,
                 "approve",
                 Some(&approval.by),
-                Some(role(approval.rail)),
+                Some(role(approval.channel)),
             )
             .with_approval(&approval);
             tx.append(&origin.clone().apply_to(entry), ledger_id.clone(), now);
             tx.notify_plan(&plan.id)?;
-            Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
+            Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused: PauseOutcome::No }))
         });
-        log_decision("approved", &by, rail, source, flatten_result(decided.await))
+        log_decision("approved", &by, channel, source, flatten_result(decided.await))
     }
 
     /// Rejects a plan. The third rejection of one principal within ten minutes pauses its writes, in the same transaction.
@@ -212,11 +212,11 @@ impl Store {
         &self,
         id: &PlanId,
         by: PrincipalId,
-        rail: ApprovalRail,
+        channel: RecordedChannel,
         note: Option<String>,
         now: Timestamp,
     ) -> Result<DecidedPlan, DecideRefused> {
-        self.reject_from(id, by, rail, source(rail), note, now).await
+        self.reject_from(id, by, channel, source(channel), note, now).await
     }
 
     /// Rejects a plan and records an origin that the channel alone does not tell.
@@ -224,7 +224,7 @@ impl Store {
         &self,
         id: &PlanId,
         by: PrincipalId,
-        rail: ApprovalRail,
+        channel: RecordedChannel,
         origin: impl Into<DecisionOrigin>,
         note: Option<String>,
         now: Timestamp,
@@ -243,10 +243,11 @@ impl Store {
             )?;
             let Some(mut found) = found else { return why_not_decided(tx, &id, None, now).map(Err) };
             let plan = plans::open_body(&mut found, tx.seal)?;
-            // A rejected plan never runs: its arguments, which may be secret, need not be kept.
+            // A rejected plan never runs: its secret values need not be kept.
             plans::wipe_body(tx, &plan)?;
-            let mut entry = Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(rail)))
-                .with_fact("rail", rail.as_str());
+            let mut entry =
+                Entry::of_plan(RowKind::Approval, &plan, "reject", Some(&by), Some(role(channel)))
+                    .with_fact("rail", channel.as_str());
             if let Some(note) = note {
                 entry = entry.with_fact("note", note);
             }
@@ -256,7 +257,7 @@ impl Store {
             let paused = pauses::count_rejections(tx, &ids, &plan.principal, now)?;
             Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused }))
         });
-        log_decision("rejected", &decider, rail, source, flatten_result(decided.await))
+        log_decision("rejected", &decider, channel, source, flatten_result(decided.await))
     }
 
     /// Replaces the body of a pending plan by what a person left of it, under the same id and a new hash. False if the plan was decided,
@@ -338,7 +339,7 @@ impl Store {
             let entry = Entry::of_plan(RowKind::Decision, &plan, "cancel", Some(&principal), None);
             tx.append(&origin.clone().apply_to(entry), ledger_id.clone(), now);
             tx.notify_plan(&plan.id)?;
-            Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused: Paused::No }))
+            Ok(Ok(DecidedPlan { plan, ledger_id: ledger_id.clone(), paused: PauseOutcome::No }))
         });
         flatten_result(decided.await)
     }
@@ -583,21 +584,21 @@ impl NotDecided {
     }
 }
 
-fn role(rail: ApprovalRail) -> ActorRole {
-    match rail {
+fn role(channel: RecordedChannel) -> ActorRole {
+    match channel {
         // In a chat the model relays the answer: the row must not claim that a person gave it.
-        ApprovalRail::Chat => ActorRole::Agent,
-        ApprovalRail::Elicitation | ApprovalRail::Card => ActorRole::Host,
-        ApprovalRail::Page | ApprovalRail::Cli | ApprovalRail::Grant => ActorRole::Human,
+        RecordedChannel::Chat => ActorRole::Agent,
+        RecordedChannel::Elicitation | RecordedChannel::Card => ActorRole::Host,
+        RecordedChannel::Page | RecordedChannel::Cli | RecordedChannel::Grant => ActorRole::Human,
     }
 }
 
-/// The door a rail usually leads through.
-fn source(rail: ApprovalRail) -> Option<Source> {
-    match rail {
-        ApprovalRail::Chat | ApprovalRail::Elicitation | ApprovalRail::Card => Some(Source::Mcp),
-        ApprovalRail::Page => Some(Source::Page),
-        ApprovalRail::Cli => Some(Source::Cli),
-        ApprovalRail::Grant => None,
+/// The interface a channel usually belongs to.
+fn source(channel: RecordedChannel) -> Option<Source> {
+    match channel {
+        RecordedChannel::Chat | RecordedChannel::Elicitation | RecordedChannel::Card => Some(Source::Mcp),
+        RecordedChannel::Page => Some(Source::Page),
+        RecordedChannel::Cli => Some(Source::Cli),
+        RecordedChannel::Grant => None,
     }
 }

@@ -317,11 +317,3 @@ fn forget_oldest(tx: &mut Tx<'_>, tool: &FullName) -> Result<(), StoreFault> {
     )
     .map(drop)
 }
-
-pub(crate) fn forget(tx: &mut Tx<'_>, tool: &FullName) -> Result<(), StoreFault> {
-    tx.execute(
-        "DELETE FROM known_definitions WHERE upstream = $1 AND tool = $2",
-        &cells![tool.upstream.as_str(), tool.tool.as_str()],
-    )
-    .map(drop)
-}

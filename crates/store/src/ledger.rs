@@ -3,6 +3,7 @@
 
 mod activity;
 mod archive;
+mod chart;
 mod checkpoint;
 mod columns;
 mod entry;
@@ -17,13 +18,14 @@ mod verify;
 
 pub use activity::{Cursor, LedgerFilter, NotACursor, Page};
 pub use archive::{ArchiveFault, ArchiveFile, ArchiveReport, verify_archive};
+pub use chart::{ChartPeriod, DecisionTime, LedgerChart, PartCount, StatusCount};
 pub use checkpoint::{ChainHead, Checkpoint, NotACheckpoint, checkpoint, kept_checkpoint};
 pub use columns::{COLUMNS, LedgerColumn};
 pub use entry::{Entry, OMITTED};
 pub use export::{Format, LedgerExport};
 pub use external_checkpoints::{CheckpointFile, CheckpointSink};
 pub use key::{NotAKey, PublicKey, key_path, keys_beside};
-pub use prune::{PRUNE_BATCH, PruneRange, PruneRefused, Pruned};
+pub use prune::{PRUNE_BATCH, PruneRange, PruneRefused, PruneReport};
 pub use row::{Json, LedgerRow};
 pub use summary::{LedgerSummary, NamedCount};
 pub use tombstone::{ArchiveSection, Tombstone};

@@ -29,10 +29,10 @@ mod store;
 mod url;
 mod writer;
 
-pub use calls::{Ended, NotSpendable, OpenRefused, Outcome, RESULT_LIMIT, RecordedPermit};
+pub use calls::{NotSpendable, OpenRefused, Outcome, OutcomeStatus, RESULT_LIMIT, RecordedPermit};
 pub use changes::Changed;
 pub use credentials::{Credential, secret_digest};
-pub use decisions::{DecideRefused, DecidedPlan, DecisionOrigin, NotDecided, Paused, ShownPlan};
+pub use decisions::{DecideRefused, DecidedPlan, DecisionOrigin, NotDecided, PauseOutcome, ShownPlan};
 pub use desk::{DeskSession, page_proof, session_digest, sign_in_digest};
 pub use fault::{FaultKind, StoreFault, StoreOperation};
 pub use grants::{GrantFilter, GrantRow};

@@ -36,6 +36,7 @@ const STEPS: &[MigrationStep] = steps![
     10 "tombstones": "0010-tombstones.sql",
     11 "arguments-once": "0011-arguments-once.sql",
     12 "request-ids": "0012-request-ids.sql",
+    13 "held-calls": "0013-held-calls.sql",
 ];
 
 pub(crate) fn newest() -> i64 {

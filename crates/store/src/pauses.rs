@@ -5,7 +5,7 @@ use countersign_policy::record::{ActorRole, RowKind};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Store;
-use crate::decisions::Paused;
+use crate::decisions::PauseOutcome;
 use crate::engine::cells;
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
@@ -70,7 +70,7 @@ pub(crate) fn count_rejections(
     ids: &LedgerIdGenerator,
     principal: &PrincipalId,
     now: Timestamp,
-) -> Result<Paused, StoreFault> {
+) -> Result<PauseOutcome, StoreFault> {
     // The row is locked first: two replicas that reject at once must not both count two.
     tx.execute(
         "INSERT INTO principals (principal) VALUES ($1) ON CONFLICT (principal) DO UPDATE SET principal = excluded.principal",
@@ -86,8 +86,8 @@ pub(crate) fn count_rejections(
         &cells![now, principal.as_str(), since, REJECTIONS],
     )?;
     if changed == 0 {
-        return Ok(Paused::No);
+        return Ok(PauseOutcome::No);
     }
     tx.append(&Entry::about(RowKind::Decision, "pause", "principal", principal), ids.next(now), now);
-    Ok(Paused::Now)
+    Ok(PauseOutcome::Now)
 }

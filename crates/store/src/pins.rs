@@ -219,25 +219,6 @@ impl Store {
         })
         .await
     }
-
-    /// Removes a pin; none if there is none. If the tool comes back, it is new.
-    pub async fn remove_pin(&self, tool: &FullName, now: Timestamp) -> Result<Option<LedgerId>, StoreFault> {
-        let (tool, id) = (tool.clone(), self.mint(now));
-        self.write(move |tx| {
-            let gone = tx.execute(
-                "DELETE FROM pins WHERE upstream = $1 AND tool = $2",
-                &cells![tool.upstream.as_str(), tool.tool.as_str()],
-            )?;
-            if gone == 0 {
-                return Ok(None);
-            }
-            // A new tool of this name must not inherit what was accepted of the old one.
-            known_definitions::forget(tx, &tool)?;
-            tx.append(&entity_row(&tool, "remove"), id.clone(), now);
-            Ok(Some(id.clone()))
-        })
-        .await
-    }
 }
 
 fn facts_name(upstream: &UpstreamId) -> String {

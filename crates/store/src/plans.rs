@@ -4,13 +4,14 @@
 use countersign_policy::call::Arguments;
 use countersign_policy::confirm::{Approval, PendingPlan, PlanEnd, PlanState};
 use countersign_policy::digest::{Digest, DigestDomain};
+use countersign_policy::headline::is_same_target;
 use countersign_policy::ids::{FullName, LedgerId, PlanId, PrincipalId, SessionId};
 use countersign_policy::plan::Plan;
 use countersign_policy::record::{CallRecord, RowStatus};
 use countersign_policy::refusal::{Code, NextAction, Refusal};
 use jiff::Timestamp;
 
-use crate::calls::{Ended, Outcome, RESULT_LIMIT};
+use crate::calls::{Outcome, OutcomeStatus, RESULT_LIMIT};
 use crate::engine::{Cell, FoundRow, cells};
 use crate::fault::StoreFault;
 use crate::ledger::Entry;
@@ -69,6 +70,15 @@ pub struct PlanRow {
     pub result: Option<String>,
     pub result_bytes: Option<u64>,
     pub ended: Option<Timestamp>,
+    /// Until when the call that asked for it is held open, as its gateway noted.
+    pub held_until: Option<Timestamp>,
+}
+
+impl PlanRow {
+    /// Whether the agent's own call still waits for the decision, and runs the plan itself then.
+    pub fn is_held_open(&self, now: Timestamp) -> bool {
+        self.state == PlanState::Pending && self.held_until.is_some_and(|until| until > now)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,7 +91,7 @@ pub struct PlanFilter {
     pub cursor: Option<PlanId>,
 }
 
-const COLUMNS: &str = "plans.plan_id, body, plans.expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended";
+const COLUMNS: &str = "plans.plan_id, body, plans.expires, state, approval, note, decided, ledger_id, code, result, result_bytes, ended, held_until";
 
 pub(crate) const PLAN: &str = "plan_id, body";
 
@@ -109,6 +119,7 @@ fn decode(mut found: FoundRow, seal: &Seal) -> Result<PlanRow, StoreFault> {
         },
         result_bytes: found.maybe_count()?,
         ended: found.maybe_time()?,
+        held_until: found.maybe_time()?,
     })
 }
 
@@ -144,11 +155,25 @@ impl Store {
             let mut record = record.clone();
             record.plan_id = Some(place.plan_id.clone());
             record.plan_hash = Some(place.hash);
-            tx.append_call(&Entry::of_call(&record, RowStatus::Pending), ledger_id.clone(), None, now)?;
+            let mut row = Entry::of_call(&record, RowStatus::Pending);
+            if let Some(rule) = &plan.rule {
+                row = row.with_fact("rule", rule.as_str());
+            }
+            tx.append_call(&row, ledger_id.clone(), None, now)?;
             tx.notify_plan(&place.plan_id)?;
             Ok(Some(Holding { ledger_id: ledger_id.clone(), ..place }))
         });
         held.await.map_err(HoldRefused::Fault)?.ok_or(HoldRefused::TooManyPending)
+    }
+
+    /// Notes until when the call that asked for a pending plan is held open; none once it no longer waits.
+    pub async fn note_held_until(&self, plan: &PlanId, until: Option<Timestamp>) -> Result<(), StoreFault> {
+        let (plan, until) = (plan.clone(), until.map_or(Cell::Null, Cell::from));
+        self.write(move |tx| {
+            let sql = "UPDATE plans SET held_until = $1 WHERE plan_id = $2 AND state = 'pending'";
+            tx.execute(sql, &[until.clone(), plan.as_str().into()]).map(drop)
+        })
+        .await
     }
 
     /// The plan a token belongs to, for the gate.
@@ -291,15 +316,25 @@ impl Store {
         .await
     }
 
-    /// The plan of the same tool that was approved last, before this one.
+    /// The plan of the same principal about the same target that was approved last, before this one. Only the latest are
+    /// compared: what somebody approved long ago says little about this plan.
     pub async fn approved_before(&self, plan: &Plan) -> Result<Option<PlanRow>, StoreFault> {
-        let values = cells![plan.tool.to_string(), plan.id.as_str()];
+        let values = cells![plan.tool.to_string(), plan.principal.as_str(), plan.id.as_str()];
         let sql = format!(
-            "SELECT {COLUMNS} FROM plans WHERE tool = $1 AND plan_id < $2 AND approval IS NOT NULL
-              ORDER BY plan_id DESC LIMIT 1"
+            "SELECT {COLUMNS} FROM plans WHERE tool = $1 AND principal = $2 AND plan_id < $3 AND approval IS NOT NULL
+              ORDER BY plan_id DESC LIMIT 50"
         );
-        let seal = self.seal()?;
-        self.read(move |view| view.one(&sql, &values)?.map(|found| decode(found, &seal)).transpose()).await
+        let (seal, plan) = (self.seal()?, plan.clone());
+        self.read(move |view| {
+            for found in view.query(&sql, &values)? {
+                let row = decode(found, &seal)?;
+                if is_same_target(&row.plan, &plan) {
+                    return Ok(Some(row));
+                }
+            }
+            Ok(None)
+        })
+        .await
     }
 }
 
@@ -434,9 +469,9 @@ pub(crate) fn finish(
     now: Timestamp,
 ) -> Result<(), StoreFault> {
     let state = match outcome.status {
-        Ended::Success => PlanState::Done,
-        Ended::Error => PlanState::Failed,
-        Ended::Unknown => PlanState::OutcomeUnknown,
+        OutcomeStatus::Success => PlanState::Done,
+        OutcomeStatus::Error => PlanState::Failed,
+        OutcomeStatus::Unknown => PlanState::OutcomeUnknown,
     };
     let kept = outcome.result.as_ref().filter(|result| result.len() <= RESULT_LIMIT);
     let seal = tx.seal;

@@ -58,18 +58,6 @@ impl Store {
         .await
     }
 
-    /// Updates a session's last use; creates it if it is new.
-    pub async fn touch_session(
-        &self,
-        principal: &PrincipalId,
-        session: &SessionId,
-        now: Timestamp,
-    ) -> Result<(), StoreFault> {
-        let sql = "INSERT INTO sessions (principal, session, created, last_seen) VALUES ($1, $2, $3, $3)
-                   ON CONFLICT (principal, session) DO UPDATE SET last_seen = excluded.last_seen";
-        self.execute(sql, cells![principal.as_str(), session.as_str(), now]).await.map(drop)
-    }
-
     /// Sets a session's mode and writes the row.
     pub async fn set_mode(
         &self,
@@ -96,10 +84,5 @@ impl Store {
             Ok(id.clone())
         })
         .await
-    }
-
-    /// Deletes sessions that were not used since a moment; returns their number.
-    pub async fn forget_sessions(&self, unused_since: Timestamp) -> Result<u64, StoreFault> {
-        self.execute("DELETE FROM sessions WHERE last_seen < $1", cells![unused_since]).await
     }
 }

@@ -43,6 +43,11 @@ pub fn home() -> Option<PathBuf> {
     Os::HERE.home(&path)
 }
 
+/// The home folder as text, for paths that are shown with `~`.
+pub fn home_text() -> Option<String> {
+    home().and_then(|home| home.to_str().map(str::to_owned))
+}
+
 /// The platform's folder for the configuration of programs.
 pub fn config_folder() -> Option<PathBuf> {
     Os::HERE.config_folder(&path)
@@ -51,4 +56,22 @@ pub fn config_folder() -> Option<PathBuf> {
 /// What hosts derive their paths from; none where there is no home folder.
 pub fn hosts(project: PathBuf) -> Option<HostEnvironment> {
     HostEnvironment::new(Os::HERE, path, project)
+}
+
+/// The program that started this process, by the name the system knows it by; none where the system does not say.
+#[cfg(unix)]
+pub fn launcher() -> Option<String> {
+    let parent = std::os::unix::process::parent_id();
+    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).ok().or_else(|| {
+        // Without /proc, as on macOS, `ps` knows.
+        let asked =
+            std::process::Command::new("ps").args(["-o", "comm=", "-p", &parent.to_string()]).output();
+        asked.ok().and_then(|output| String::from_utf8(output.stdout).ok())
+    })?;
+    name.trim().rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+#[cfg(not(unix))]
+pub fn launcher() -> Option<String> {
+    None
 }

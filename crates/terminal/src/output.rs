@@ -22,7 +22,7 @@ pub use escaping::{shell_word, visible};
 use pretty_json::spread;
 pub use progress::Progress;
 pub use style::{BAD, BOLD, DIM, GOOD, NAME, PLAIN, WARN, paint};
-pub use table::{Column, Table};
+pub use table::{Column, Table, cut};
 pub use time::{TimeDisplay, exact, left, shown, span, zone};
 pub use wrap::wrap;
 
@@ -68,6 +68,15 @@ impl OutputSettings {
         self.format == Format::Text && io::stdout().is_terminal()
     }
 
+    /// Whether stdout shows colours.
+    pub fn has_colours(self) -> bool {
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()),
+            given @ (ColorChoice::AlwaysAnsi | ColorChoice::Always | ColorChoice::Never) => given,
+        };
+        choice != ColorChoice::Never
+    }
+
     /// Whether a person watches stderr, where progress is shown.
     pub fn shows_progress(self) -> bool {
         self.format == Format::Text && io::stderr().is_terminal()
@@ -99,7 +108,7 @@ impl OutputSettings {
         stdout.flush()
     }
 
-    /// Text to stderr. Whoever closed it does not want to know.
+    /// Text to stderr. A closed stderr is no error: nobody wants to read it.
     pub fn tell(self, text: &str) {
         let mut stderr = AutoStream::new(io::stderr().lock(), self.color);
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());

@@ -7,14 +7,23 @@ use countersign_policy::refusal::Refusal;
 use crate::command_result::CommandError;
 use crate::output::visible;
 
-/// Fewer characters than this mean too much.
-const FEWEST: usize = 6;
+/// Fewer characters than this mean too much. As many are shown of a short id.
+const FEWEST: usize = 5;
+
+/// An id as lists show it: its kind and its end, such as `pln_…VH33T`. Every command takes it.
+pub fn short_id(id: &str) -> String {
+    let (kind, bare) = id.split_once('_').map_or(("", id), |(kind, bare)| (kind, bare));
+    let end: String = bare.chars().rev().take(FEWEST).collect::<Vec<_>>().into_iter().rev().collect();
+    if kind.is_empty() { format!("…{end}") } else { format!("{kind}_…{end}") }
+}
 
 #[derive(Clone, Debug)]
 pub struct PartialId<'a> {
     kind: &'static str,
     typed: &'a str,
     bare: String,
+    /// Its end, where it was typed as `beginning…end`.
+    end: Option<String>,
 }
 
 impl<'a> PartialId<'a> {
@@ -25,21 +34,28 @@ impl<'a> PartialId<'a> {
             Some((head, rest)) if head.eq_ignore_ascii_case(kind) => rest,
             _ => trimmed,
         };
-        Self { kind, typed, bare: bare.to_ascii_uppercase() }
+        let bare = bare.to_ascii_uppercase().replace("...", "…");
+        match bare.split_once('…') {
+            Some((head, end)) => Self { kind, typed, bare: head.to_owned(), end: Some(end.to_owned()) },
+            None => Self { kind, typed, bare, end: None },
+        }
     }
 
     pub fn whole(&self) -> Option<String> {
-        (self.bare.len() == 26).then(|| format!("{}{}", self.kind, self.bare))
+        (self.bare.len() == 26 && self.end.is_none()).then(|| format!("{}{}", self.kind, self.bare))
     }
 
     pub fn fits(&self, id: &str) -> bool {
         let bare = id.strip_prefix(self.kind).unwrap_or(id);
-        bare.starts_with(&self.bare) || bare.ends_with(&self.bare)
+        match &self.end {
+            Some(end) => bare.starts_with(&self.bare) && bare.ends_with(end),
+            None => bare.starts_with(&self.bare) || bare.ends_with(&self.bare),
+        }
     }
 
     /// A part that is too short to mean one id means none.
     pub fn check(&self, absent: impl FnOnce() -> Refusal) -> Result<(), CommandError> {
-        if self.bare.chars().count() >= FEWEST {
+        if self.bare.chars().chain(self.end.iter().flat_map(|end| end.chars())).count() >= FEWEST {
             return Ok(());
         }
         Err(CommandError::refused(

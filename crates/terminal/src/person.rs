@@ -48,7 +48,7 @@ pub async fn prove(store: &Store, url: &StoreUrl, voice: OutputSettings) -> Resu
     if made == SecretOrigin::Now {
         let path = path.display();
         let notice =
-            format!("your credential was made: `{path}`; whoever can read that file can decide as you");
+            format!("your credential was made: `{path}`; anyone who can read that file can decide as you");
         match voice.format {
             // Said at once: what follows may be refused.
             Format::Text => voice.tell(&format!("{} {notice}\n", paint(WARN, "warning:"))),

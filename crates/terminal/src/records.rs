@@ -75,7 +75,7 @@ fn name_it(mut trouble: CommandError, files: &ConfigFiles) -> CommandError {
     if let CommandError::Refused(refused) = &mut trouble {
         let words: Vec<String> = environment::arguments().iter().map(|word| shell_word(word)).collect();
         let store = likely(files).map_or_else(|| "URL".to_owned(), |url| shell_word(&url.to_string()));
-        let read = format!("to read records all the same: countersign {} --store {store}", words.join(" "));
+        let read = format!("to read records anyway: countersign {} --store {store}", words.join(" "));
         refused.next =
             Some([refused.next.take(), Some(read)].into_iter().flatten().collect::<Vec<_>>().join("; "));
     }

@@ -1,8 +1,8 @@
 // The audit log, newest first. Every filter is in the address, so that a view can be shared as a link.
 import { address, get } from "./api.js";
 import { bundle, h, put, svg } from "./dom.js";
-import { empty, field, head, reportErrors, select, state } from "./parts.js";
-import { about } from "./timeline.js";
+import { empty, field, head, hostName, reportErrors, select } from "./parts.js";
+import { about, rowState } from "./timeline.js";
 import { line, plural } from "./safe.js";
 import { at, dayOf, full, micros } from "./time.js";
 import { brief } from "./value.js";
@@ -84,15 +84,39 @@ function link(more) {
   return `/activity?${wanted}`;
 }
 
-function row(of) {
-  const to = `/activity/${encodeURIComponent(of.id)}`;
-  return h("li", { class: "act", data: { id: of.id } },
+function cellsOf(of, extra) {
+  return [
     h("span", { class: "when" }, at(of.time)),
-    h("span", { class: "how" }, state(of.status)),
-    h("a", { class: "what", href: to }, about(of)),
+    h("span", { class: "how" }, rowState(of)),
+    h("a", { class: "what", href: `/activity/${encodeURIComponent(of.id)}` }, about(of)),
     h("span", { class: "args" }, of.intent?.reason ? bundle("“", brief(of.intent.reason, 70), "”") : of.arguments ? brief(of.arguments, 70) : null),
-    h("span", { class: "who" }, of.principal ? brief(of.principal, 26) : null),
-    of.code ? h("span", { class: "code" }, line(of.code)) : h("span", { class: "code took" }, of.duration_us ? micros(Number(of.duration_us)) : null));
+    h("span", { class: "who" }, of.principal ? brief(of.principal, 26) : null, hostName(of.host) === null ? null : h("span", { class: "dim host" }, brief(hostName(of.host), 40))),
+    of.code ? h("span", { class: "code" }, line(of.code), extra) : h("span", { class: "code took" }, of.duration_us ? micros(Number(of.duration_us)) : null, extra),
+  ];
+}
+
+/** Rows of one plan or call are one line: the newest, with the others inside. */
+function entry(rows) {
+  const [newest, ...others] = rows;
+  if (others.length === 0) return h("li", { class: "act", data: { id: newest.id } }, cellsOf(newest));
+  const inner = h("ol", { class: "acts inner", hidden: true }, others.map((of) => h("li", { class: "act", data: { id: of.id } }, cellsOf(of))));
+  const more = h("button", { type: "button", class: "quiet", "aria-expanded": "false" }, plural(rows.length, "row"));
+  more.addEventListener("click", () => {
+    inner.hidden = !inner.hidden;
+    more.setAttribute("aria-expanded", String(!inner.hidden));
+  });
+  return h("li", { class: "of-plan" }, h("div", { class: "act", data: { id: newest.id } }, cellsOf(newest, more)), inner);
+}
+
+/** Rows in the order they came, those of one plan or call together at the newest. */
+function byPlan(rows) {
+  const found = new Map();
+  for (const one of rows) {
+    const key = one.plan_id ?? one.request_id ?? one.id;
+    if (!found.has(key)) found.set(key, []);
+    found.get(key).push(one);
+  }
+  return [...found.values()];
 }
 
 function days(rows) {
@@ -102,7 +126,7 @@ function days(rows) {
     if (!found.has(day)) found.set(day, []);
     found.get(day).push(one);
   }
-  return [...found].map(([day, some]) => h("section", null, h("h2", { class: "day" }, day), h("ol", { class: "acts" }, some.map(row))));
+  return [...found].map(([day, some]) => h("section", null, h("h2", { class: "day" }, day), h("ol", { class: "acts" }, byPlan(some).map(entry))));
 }
 
 /** The view. */

@@ -21,6 +21,11 @@ function query(filters) {
   return all.length === 0 ? "" : `?${new URLSearchParams(all)}`;
 }
 
+/** Tells the frame whether the gateway answers. */
+function reached(is) {
+  document.dispatchEvent(new CustomEvent("reached", { detail: is }));
+}
+
 async function ask(method, path, body) {
   const headers = { accept: "application/json" };
   if (method !== "GET" && csrf !== null) headers["x-csrf-token"] = csrf;
@@ -30,8 +35,10 @@ async function ask(method, path, body) {
     const sent = body === undefined ? undefined : JSON.stringify(body);
     answer = await fetch(ROOT + path, { method, headers, body: sent, credentials: "same-origin", cache: "no-store", redirect: "error" });
   } catch {
+    reached(false);
     throw new Refused(0, { code: "E_UNREACHABLE", message: "the gateway does not answer", details: { next_actions: ["check that `countersign serve` is running; this page retries by itself"] } });
   }
+  reached(true);
   learn(answer.headers.get("date"));
   const text = await answer.text();
   let said = null;

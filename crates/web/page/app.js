@@ -7,6 +7,7 @@ import * as grants from "./grants.js";
 import * as inbox from "./inbox.js";
 import { announce, command, notice, trouble } from "./parts.js";
 import { refresh, waiting, watch } from "./pending.js";
+import * as overview from "./overview.js";
 import * as plan from "./plan.js";
 import * as policy from "./policy.js";
 import * as runs from "./runs.js";
@@ -14,14 +15,15 @@ import { line, plain } from "./safe.js";
 import * as signin from "./signin.js";
 import * as call_history from "./call_history.js";
 import { tick } from "./time.js";
+import { EVENT_NAMES } from "./vocabulary.js";
 import * as similar_plans from "./similar_plans.js";
 import * as tools from "./tools.js";
 import * as upstreams from "./upstreams.js";
 
-const PLACES = [["/", "Inbox", "i"], ["/activity", "Activity", "y"], ["/tools", "Tools", "t"], ["/upstreams", "Upstreams", "s"], ["/runs", "Runs", "n"], ["/grants", "Grants", "g"], ["/credentials", "Credentials", "c"], ["/policy", "Policy", "p"]];
+const PLACES = [["/", "Inbox", "i"], ["/overview", "Overview", "o"], ["/activity", "Activity", "y"], ["/tools", "Tools", "t"], ["/upstreams", "Upstreams", "s"], ["/runs", "Runs", "n"], ["/grants", "Grants", "g"], ["/credentials", "Credentials", "c"], ["/policy", "Policy", "p"]];
 const ROUTES = [
   [/^\/$/, inbox.view], [/^\/plans$/, inbox.view], [/^\/plans\/([^/]+)$/, plan.view], [/^\/together$/, similar_plans.view],
-  [/^\/activity$/, activity.view], [/^\/activity\/([^/]+)$/, call_history.view], [/^\/tools$/, tools.view], [/^\/tools\/([^/]+)$/, tools.one],
+  [/^\/overview$/, overview.view], [/^\/activity$/, activity.view], [/^\/activity\/([^/]+)$/, call_history.view], [/^\/tools$/, tools.view], [/^\/tools\/([^/]+)$/, tools.one],
   [/^\/upstreams$/, upstreams.view], [/^\/runs$/, runs.view], [/^\/runs\/([^/]+)$/, runs.one], [/^\/grants$/, grants.view],
   [/^\/credentials$/, credentials.view], [/^\/policy$/, policy.view],
 ];
@@ -59,7 +61,7 @@ async function show() {
   } catch (error) {
     if (error.status === 401 && shell.me !== null) return start();
     if (error.code === undefined) console.error(error);
-    next = { title: "Trouble", node: h("div", { class: "page" }, h("h1", null, "This page can't be shown"), trouble(error), h("p", null, h("a", { href: "/" }, "Back to the inbox"))) };
+    next = { title: "Trouble", failed: true, node: h("div", { class: "page" }, h("h1", null, "This page can't be shown"), trouble(error), h("p", null, h("a", { href: "/" }, "Back to the inbox"))) };
   }
   if (mine !== turn) return next.leave?.();
   current?.leave?.();
@@ -126,6 +128,33 @@ function drawSide() {
       h("p", { class: "row" }, themeButton(), h("button", { type: "button", class: "quiet", on: { click: help } }, "Keys ?"), h("button", { type: "button", class: "quiet", on: { click: leave } }, "Sign out"))));
 }
 
+/** How often a gateway that is away is asked whether it is back. */
+const ASK_AGAIN = 1500;
+let away = null;
+
+/** The gateway does not answer: says so across the page until it does, and asks again and again. */
+function showAway() {
+  if (away !== null) return;
+  const banner = h("div", { class: "away", role: "alert" }, h("b", null, "The gateway is away."), " What you see may be out of date, and nothing can be decided. This page asks again by itself.");
+  away = { banner, timer: setInterval(check, ASK_AGAIN) };
+  document.body.prepend(banner);
+  document.body.classList.add("is-away");
+}
+
+/** It answers again: nothing of its absence stays on the page, and the view reads everything again. */
+function showBack() {
+  if (away === null) return;
+  clearInterval(away.timer);
+  away.banner.remove();
+  away = null;
+  document.body.classList.remove("is-away");
+  for (const one of document.querySelectorAll('.trouble[data-code="E_UNREACHABLE"]')) (one.closest(".notice") ?? one).remove();
+  announce("The gateway is back");
+  refresh().catch(() => {});
+  if (current?.failed) show();
+  else for (const name of EVENT_NAMES) current?.heard?.(name, {});
+}
+
 function lineState(now) {
   if (up === now) return;
   const came = up === false && now;
@@ -143,7 +172,7 @@ function lineState(now) {
   }
 }
 
-/** Reloads the page if the stream ended because the session did: the sign-in page follows. */
+/** Reloads the page if the session ended: the sign-in page follows. Whether the gateway answers is noticed on the way. */
 async function check() {
   try {
     await whoAmI();
@@ -162,7 +191,7 @@ async function leave() {
 }
 
 function help() {
-  const keys = [["j, k", "next, previous plan"], ["Enter", "open the plan"], ["a", "go to approve; Enter then approves"], ["r", "go to reject; Enter then rejects"], ["u", "up to the list"], ["/", "to the search field"], ["g then a letter", "go: i inbox, y activity, t tools, s upstreams, n runs, g grants, c credentials, p policy"], ["?", "this help"], ["Esc", "close, leave a field"]];
+  const keys = [["j, k", "next, previous plan"], ["Enter", "open the plan"], ["a", "go to approve; Enter then approves"], ["r", "go to reject; Enter then rejects"], ["u", "up to the list"], ["/", "to the search field"], ["g then a letter", "go: i inbox, o overview, y activity, t tools, s upstreams, n runs, g grants, c credentials, p policy"], ["?", "this help"], ["Esc", "close, leave a field"]];
   const box = h("dialog", { class: "help", "aria-label": "Keys" }, h("form", { method: "dialog" }, h("h2", null, "Keys"), h("dl", { class: "facts" }, keys.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])), h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Close"))));
   box.addEventListener("close", () => box.remove());
   document.body.append(box);
@@ -220,6 +249,7 @@ function begin() {
   drawSide();
   watch(titled);
   listen(hearing(), lineState);
+  document.addEventListener("reached", ({ detail }) => (detail ? showBack() : showAway()));
   document.addEventListener("keydown", pressed);
   document.addEventListener("click", clicked);
   window.addEventListener("popstate", show);
@@ -239,11 +269,23 @@ async function start() {
     document.body.classList.add("out");
     put(side);
     document.title = "Sign in · Countersign";
+    window.addEventListener("focus", follow);
     return put(main, error.status === 401 || error.status === 403 ? signin.node(start) : h("div", { class: "page" }, h("h1", null, "The gateway does not answer"), trouble(error), command("countersign serve --http 127.0.0.1:7878"), h("p", null, h("button", { type: "button", class: "primary", on: { click: start } }, "Try again"))));
   }
   if (begun) return location.reload();
   begun = true;
+  window.removeEventListener("focus", follow);
   begin();
+}
+
+/** The command on the sign-in page signs in over a tab of its own: this one stays at its address and follows. */
+async function follow() {
+  try {
+    await whoAmI();
+  } catch {
+    return;
+  }
+  await start();
 }
 
 await signin.exchange(notice);

@@ -1,10 +1,10 @@
 // The history of one call: the request, the decision, the approval, the result, and its row of the audit log.
 import { get } from "./api.js";
 import { bundle, h } from "./dom.js";
-import { command, effect, facts, state } from "./parts.js";
-import { preview, result } from "./preview.js";
+import { command, effect, facts, hostName } from "./parts.js";
+import { hasPreview, preview, result } from "./preview.js";
 import { line, prose } from "./safe.js";
-import { about, timeline, whole, words } from "./timeline.js";
+import { about, rowState, timeline, whole, words } from "./timeline.js";
 import { ago, full, micros } from "./time.js";
 import { table } from "./value.js";
 
@@ -33,9 +33,9 @@ export async function view(shell, id) {
   const args = plan?.arguments ?? row.arguments;
   const node = h("div", { class: "page history-page" },
     h("nav", { class: "strip" }, h("a", { href: "/activity" }, "← Activity"), row.plan_id ? h("a", { href: `/plans/${encodeURIComponent(row.plan_id)}` }, "The plan") : null),
-    h("div", { class: "plan-title" }, h("h1", null, about(row)), h("p", { class: "badges" }, row.effect ? effect(row.effect) : null, state(row.status), row.code ? h("code", { class: "code" }, line(row.code)) : null)),
+    h("div", { class: "plan-title" }, h("h1", null, about(row)), h("p", { class: "badges" }, row.effect ? effect(row.effect) : null, rowState(row), row.code ? h("code", { class: "code" }, line(row.code)) : null)),
     facts([
-      ["who", row.principal ? bundle(h("b", null, line(row.principal)), row.role ? `, ${row.role}` : "", row.source ? ` over ${row.source}` : "") : null],
+      ["who", row.principal ? bundle(h("b", null, line(row.principal)), row.role ? `, ${row.role}` : "", row.source ? ` over ${row.source}` : "", hostName(row.host) === null ? null : bundle(", ", line(hostName(row.host)))) : null],
       ["when", bundle(full(row.time), h("span", { class: "dim" }, " ", ago(row.time)))],
       ["what", words(row)],
       ["mode", row.mode],
@@ -44,7 +44,7 @@ export async function view(shell, id) {
     ]),
     row.intent?.reason ? h("figure", { class: "reason" }, h("blockquote", null, prose(row.intent.reason)), h("figcaption", null, "the agent's own words")) : null,
     rows.length > 1 ? h("section", { class: "history" }, h("h2", null, "History"), timeline(rows, row.id)) : null,
-    plan ? preview(plan.preview) : null,
+    plan && hasPreview(plan.preview) ? preview(plan.preview) : null,
     args && Object.keys(args).length > 0 ? h("section", null, h("h2", null, "Arguments"), table(args, "Arguments")) : null,
     plan?.result !== undefined && plan?.result !== null ? h("section", { class: "outcome" }, h("h2", null, "Result"), result(plan.result)) : null,
     h("details", { class: "record" }, h("summary", null, "Full record"), whole(row), h("p", { class: "about" }, "Each row holds the hash of the row before it. To check that no row was changed, removed or moved:"), command("countersign activity verify")));

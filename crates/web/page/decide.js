@@ -1,4 +1,4 @@
-// The decision panel of one plan: typed confirmation, note, approve, approve and run, reject, grant. Sends what the person did,
+// The decision panel of one plan: typed confirmation, approve (and run where the agent no longer waits), reject, note, grant. Sends what the person did,
 // with the hash and expiry that were shown. The gateway decides whether it counts.
 import { post } from "./api.js";
 import { bundle, h, put } from "./dom.js";
@@ -67,16 +67,25 @@ export function decision(plan, around) {
   const text = h("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false", name: "confirm_text", maxlength: 2000 });
   const note = h("textarea", { rows: 2, maxlength: 4000, name: "note" });
   const grant = typed || several || blocked ? null : grantForm(plan);
-  const yes = h("button", { type: "submit", class: plan.effect === "destructive" ? "primary danger" : "primary", "aria-keyshortcuts": "a" }, "Approve");
-  const run = h("button", { type: "button", class: "second" }, "Approve and run");
-  const no = h("button", { type: "button", class: "second", "aria-keyshortcuts": "r" }, "Reject");
-  const all = [yes, run, no];
+  const yes = h("button", { type: "submit", class: plan.effect === "destructive" ? "primary danger" : "primary", "aria-keyshortcuts": "a" });
+  const later = h("button", { type: "button" }, "Approve without running");
+  const no = h("button", { type: "button", class: "no", "aria-keyshortcuts": "r" }, "Reject");
+  const means = h("p", { class: "hint means" });
+  const all = [yes, later, no];
   let sending = false;
+  let isHeld = false;
+  /** Whether the agent's call is held open decides what an approval does, and the button says it. */
+  const held = (now) => {
+    isHeld = now === true;
+    yes.textContent = isHeld ? "Approve" : "Approve and run";
+    put(means, blocked ? null : isHeld ? "The agent waits: its own call runs and returns the result." : "The agent no longer waits: this runs it now, exactly as shown, and the agent finds the result.");
+    later.hidden = isHeld;
+  };
 
   const ready = () => {
     const waits = blocked || sending || (typed && text.value === "") || around.removed.size > 0;
     yes.disabled = waits;
-    run.disabled = waits;
+    later.disabled = waits;
     no.disabled = sending;
   };
   const send = async (work, said) => {
@@ -88,14 +97,17 @@ export function decision(plan, around) {
     try {
       const answer = await work();
       forget(plan.plan_id);
-      announce(`${said} ${plain(plan.tool)}`);
-      notice(said === "Rejected" ? "" : "good", `${said} `, toolName(plan.tool), answer?.grant?.grant_id ? bundle(", with the grant ", h("a", { href: "/grants" }, line(answer.grant.grant_id))) : null);
+      announce(`${said}: ${plain(plan.title)}`);
+      if (answer?.run_error) notice("bad", "It is approved, but it did not run: ", line(answer.run_error.message ?? ""));
+      notice(said === "Rejected" ? "" : "good", `${said}: `, line(plan.title), answer?.grant?.grant_id ? bundle(", with the grant ", h("a", { href: "/grants" }, line(answer.grant.grant_id))) : null);
       // Stay on this page: the second click of a double click must not hit the next plan's button.
       await around.reload();
       document.querySelector(".decide .next")?.focus();
     } catch (error) {
       if (error.code === undefined) throw error;
       showTrouble(troubles, error);
+      // On a phone the panel may be out of sight.
+      if (error.status === 0) notice("bad", h("b", null, `Not ${said.toLowerCase()}: `), "it could not be sent, or its answer was lost. The page shows what counts as soon as the gateway is back.");
       if (typed && text.value !== "") text.select();
       await around.reload().catch(() => {});
       // Somebody else decided first: the panel now shows that decision, so the error goes into a notice.
@@ -117,19 +129,21 @@ export function decision(plan, around) {
   const at = (word) => `/plans/${encodeURIComponent(plan.plan_id)}/${word}`;
   const form = h("form", { autocomplete: "off", on: { submit: (event) => {
     event.preventDefault();
-    if (!yes.disabled) send(() => post(at("approve"), body({})), grant?.isAsked() ? "Granted" : "Approved");
+    if (!yes.disabled) send(() => post(at("approve"), body(isHeld ? {} : { run: true })), grant?.isAsked() ? "Granted" : "Approved");
   } } },
     h("p", { class: "clock" }, left(plan.expires_at), h("progress", { max: Date.parse(plan.expires_at) - Date.parse(plan.created_at), value: Date.parse(plan.expires_at) - Date.parse(plan.created_at), data: { ends: plan.expires_at }, "aria-label": "Time left" })),
     around.folds,
     aboutSteps,
-    typed ? field(typeLabel(plan), text, "Exactly, with case and spaces. This tool requires it so that nobody approves by habit.") : null,
-    field("Note", note, "Recorded with the decision. The agent reads it when you reject."),
-    grant?.node,
+    typed ? field(typeLabel(plan), text, "The whole value, with case and spaces. This tool requires it so that nobody approves by habit.") : null,
     troubles,
     blocked ? h("p", { class: "banner bad" }, "The preview blocks this change: nobody can approve it. Nothing has changed.") : null,
-    h("div", { class: "buttons" }, blocked ? null : [yes, run], no),
+    h("div", { class: "buttons" }, no, blocked ? null : yes),
+    means,
+    field("Note", note, "Recorded with the decision. The agent reads it when you reject."),
+    blocked ? null : h("details", { class: "other-ways" }, h("summary", null, "Other ways to approve"), grant?.node, later),
     h("p", { class: "hint keys" }, blocked ? null : [h("kbd", null, "a"), " approve "], h("kbd", null, "r"), " reject ", h("kbd", null, "j"), h("kbd", null, "k"), " next, previous"));
-  run.addEventListener("click", () => send(() => post(at("approve"), body({ run: true })), "Approved and ran"));
+  held(Boolean(plan.call_waits_until));
+  later.addEventListener("click", () => send(() => post(at("approve"), body({})), "Approved"));
   no.addEventListener("click", () => send(() => post(at("reject"), { plan_hash: plan.plan_hash, ...written() }), "Rejected"));
   text.addEventListener("input", ready);
   note.addEventListener("keydown", (event) => {
@@ -159,13 +173,14 @@ export function decision(plan, around) {
   };
   return {
     node: form,
+    held,
     stepsChanged,
     approve: () => {
       if (blocked) return announce("The preview blocks this change: nobody can approve it");
       const target = typed ? text : yes;
       target.scrollIntoView({ block: "nearest" });
       target.focus();
-      announce(typed ? "Type the name to approve" : "Press Enter to approve");
+      announce(typed ? "Type to approve" : `Press Enter to ${isHeld ? "approve" : "approve and run"}`);
     },
     reject: () => {
       note.scrollIntoView({ block: "nearest" });
@@ -175,8 +190,26 @@ export function decision(plan, around) {
   };
 }
 
-function typeLabel(plan) {
+const LONGEST_EXCERPT = 40;
+
+/** What has to be typed, in words: `Type the destination of step 2: …/cart.js`. Steps count from 1, as on the page. */
+export function typeLabel(plan) {
   const name = plan.confirm?.type_field;
-  if (name === "tool") return "Type the name of the tool to approve";
-  return name ? bundle("Type the value of ", h("code", null, line(name)), " to approve") : "Type the name of the resource to approve";
+  if (name === undefined || name === null) return "Type the name of the resource";
+  if (name === "tool") return bundle("Type the name of the tool: ", h("code", null, line(plan.tool)));
+  const step = /^steps\.(\d+)\.(.+)$/s.exec(name);
+  const args = step === null ? plan.arguments : plan.steps?.[Number(step[1])]?.arguments;
+  const [field, where] = step === null ? [name, ""] : [step[2], ` of step ${Number(step[1]) + 1}`];
+  const value = args?.[field];
+  const text = typeof value === "string" || typeof value === "number" ? String(value) : "";
+  const shown = text !== "" && !isRedacted(text);
+  return bundle(`Type the ${plain(field).replaceAll("_", " ")}${where}`, shown ? bundle(": ", h("code", null, line(ending(text)))) : null);
+}
+
+/** The end of a long text, cut before a name of a path where there is one. */
+function ending(text) {
+  if (text.length <= LONGEST_EXCERPT) return text;
+  const tail = text.slice(-LONGEST_EXCERPT);
+  const at = tail.indexOf("/");
+  return `…${at < 0 ? tail.replace(/^[\udc00-\udfff]/, "") : tail.slice(at)}`;
 }

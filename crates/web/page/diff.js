@@ -1,8 +1,9 @@
-// Diffs: unified diffs in colour, and two texts compared line by line. Shows every line; hidden characters are escapes.
+// Diffs: unified diffs in colour, and two texts compared line by line and word by word, in one column or side by side. Shows every
+// line; hidden characters are escapes.
 import { bundle, h } from "./dom.js";
 import { block, fold, hiddenBadge } from "./safe.js";
 
-const LINES = 300;
+const LINES = 600;
 /** Above this many comparisons two texts are shown one after the other. */
 const WORK = 4_000_000;
 
@@ -17,62 +18,127 @@ export function isTerraform(text) {
 }
 
 const SPOKEN = { add: "added: ", del: "removed: ", change: "changed: " };
+const SIGNS = { add: "+", del: "−", change: "~" };
+/** Lines above a hunk that repeat its file's name or say how it was made. Anything else outside of hunks is shown. */
+const HEADER = /^(?:`{3,}[\w-]*|Index: .*|={5,}|-{3} .*|\+{3} .*|diff --git .*|index [0-9a-f]+\.\.[0-9a-f]+.*|(?:new|deleted) file mode \d+|)$/;
+/** Lines that are less alike than this are shown without words of their own. */
+const ALIKE = 0.35;
+const WIDE = matchMedia("(min-width: 1280px)");
 
-function row(kind, before, after, text) {
-  const sign = { add: "+", del: "−", change: "~" }[kind] ?? "";
-  return h("tr", { class: kind },
-    h("td", { class: "no", "aria-hidden": "true" }, before),
-    h("td", { class: "no", "aria-hidden": "true" }, after),
-    h("td", { class: "sign", "aria-hidden": "true" }, sign),
-    h("td", { class: "code" }, SPOKEN[kind] === undefined ? null : h("span", { class: "unseen" }, SPOKEN[kind]), block(text)));
+/** The words of a line, each with whether the other line has it too; null where the lines have little in common. */
+function words(one, other) {
+  const split = (text) => text.match(/[\p{L}\p{N}_]+|\s+|./gsu) ?? [];
+  const [a, b] = [split(one), split(other)];
+  if (a.length * b.length > WORK / 100) return null;
+  const steps = compare(a, b);
+  const same = steps.filter(([kind]) => kind === "same").reduce((sum, [, word]) => sum + word.trim().length, 0);
+  if (same < ALIKE * Math.max(one.trim().length, other.trim().length)) return null;
+  const side = (kind) => steps.filter(([is]) => is === "same" || is === kind).map(([is, word]) => [is === kind, word]);
+  return { del: side("del"), add: side("add") };
 }
 
-function framed(rows, added, removed, label) {
-  const head = h("div", { class: "diff-head" },
-    h("span", { class: "name" }, label),
-    h("span", { class: "plus" }, `+${added}`), " ", h("span", { class: "minus" }, `−${removed}`));
-  const body = (some) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Difference: ${label}` }, h("table", { class: "diff" }, h("tbody", null, some())));
-  const whole = () => body(() => rows.map((make) => make()));
-  const shown = rows.length <= LINES ? whole() : fold(() => body(() => rows.slice(0, LINES).map((make) => make())), whole, `${rows.length.toLocaleString("en")} lines`);
-  return h("div", { class: "diff-box" }, head, shown);
+/** Gives each removed line and the added line in its place the words in which they differ, and each other's number. */
+function pair(lines) {
+  for (let at = 0; at < lines.length; at += 1) {
+    let [gone, come] = [at, at];
+    while (lines[come]?.kind === "del") come += 1;
+    const middle = come;
+    while (lines[come]?.kind === "add") come += 1;
+    for (; gone < middle && middle + gone - at < come; gone += 1) {
+      const [before, after] = [lines[gone], lines[middle + gone - at]];
+      const found = words(before.text, after.text);
+      [before.pair, after.isPaired] = [after, true];
+      if (found !== null) [before.words, after.words] = [found.del, found.add];
+    }
+    at = Math.max(at, come - 1);
+  }
+  return lines;
 }
 
-/** A unified difference with its colours and line numbers. */
+function code(line, kind = line.kind) {
+  const spoken = SPOKEN[kind] === undefined ? null : h("span", { class: "unseen" }, SPOKEN[kind]);
+  const text = line.words === undefined ? block(line.text) : line.words.map(([isOwn, word]) => (isOwn ? h("b", { class: "word" }, block(word)) : block(word)));
+  return h("td", { class: "code" }, spoken, text);
+}
+
+const number = (no) => h("td", { class: "no", "aria-hidden": "true" }, no);
+
+function row(line) {
+  return h("tr", { class: line.kind }, number(line.before), number(line.after), h("td", { class: "sign", "aria-hidden": "true" }, SIGNS[line.kind] ?? ""), code(line));
+}
+
+/** One row of two columns: a removed line beside the added one in its place. */
+function wideRow(line) {
+  const none = () => [h("td", { class: "no" }), h("td", { class: "code none" })];
+  const side = (of, no) => {
+    const cells = [number(no), code(of)];
+    for (const cell of cells) cell.classList.add(of.kind === "" ? "same" : of.kind);
+    return cells;
+  };
+  if (line.kind === "add") return line.isPaired ? null : h("tr", null, none(), side(line, line.after));
+  if (line.kind === "del") return h("tr", null, side(line, line.before), line.pair ? side(line.pair, line.pair.after) : none());
+  if (line.kind === "") return h("tr", null, side(line, line.before), side(line, line.after));
+  const cell = code(line);
+  cell.setAttribute("colspan", "3");
+  return h("tr", { class: line.kind }, number(""), cell);
+}
+
+/** Whether differences are shown in two columns: as the person chose, else where there is room. */
+let chosen = null;
+const isWide = () => chosen ?? WIDE.matches;
+
+function framed(lines, label, { header = [], sides = true } = {}) {
+  const count = (kind) => lines.filter((line) => line.kind === kind).length;
+  const canSplit = sides && count("del") > 0 && count("add") > 0;
+  const box = h("div", { class: "diff-box" });
+  const table = (some, split) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Difference: ${label}` }, h("table", { class: split ? "diff wide" : "diff" }, split ? h("colgroup", null, ["no", "half", "no", "half"].map((name) => h("col", { class: name }))) : null, h("tbody", null, some.map(split ? wideRow : row).filter((one) => one !== null))));
+  const draw = () => {
+    const split = canSplit && isWide();
+    const toggle = canSplit ? h("button", { type: "button", class: "quiet sides", on: { click: () => { chosen = !split; draw(); } } }, split ? "One column" : "Side by side") : null;
+    const whole = () => table(lines, split);
+    box.replaceChildren(
+      h("div", { class: "diff-head" }, h("span", { class: "name" }, label), toggle, h("span", { class: "plus" }, `+${count("add")}`), " ", h("span", { class: "minus" }, `−${count("del")}`)),
+      lines.length <= LINES ? whole() : fold(() => table(lines.slice(0, LINES), split), whole, `${lines.length.toLocaleString("en")} lines`),
+      ...(header.length > 0 ? [h("details", { class: "diff-header" }, h("summary", null, "Header"), h("pre", { class: "prose" }, block(header.join("\n"))))] : []));
+  };
+  draw();
+  return box;
+}
+
+/** A unified difference with its colours, line numbers and words. Header lines are folded. */
 export function unified(text) {
-  const rows = [];
-  let [before, after, added, removed] = [0, 0, 0, 0];
+  const [lines, header] = [[], []];
+  let [before, after] = [0, 0];
   // How many lines of each side the hunk still has: a removed line `-- x` is no file name.
   let [oldLeft, newLeft] = [0, 0];
+  const files = text.match(/^\+\+\+ /gm)?.length ?? 1;
   for (const line of text.replace(/\n$/, "").split("\n")) {
     const hunk = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(line);
     if (hunk !== null && oldLeft <= 0 && newLeft <= 0) {
       [before, after] = [Number(hunk[1]), Number(hunk[3])];
       [oldLeft, newLeft] = [Number(hunk[2] ?? 1), Number(hunk[4] ?? 1)];
-      rows.push(() => row("hunk", "", "", line));
+      lines.push({ kind: "hunk", text: line });
     } else if (oldLeft <= 0 && newLeft <= 0) {
-      rows.push(() => row("file", "", "", line));
+      // With several files their names belong between the hunks.
+      if (HEADER.test(line) && !(files > 1 && line.startsWith("+++ "))) header.push(line);
+      else lines.push({ kind: "file", text: line });
     } else if (line.startsWith("+")) {
-      const no = after++;
       newLeft -= 1;
-      added += 1;
-      rows.push(() => row("add", "", no, line.slice(1)));
+      lines.push({ kind: "add", after: after++, text: line.slice(1) });
     } else if (line.startsWith("-")) {
-      const no = before++;
       oldLeft -= 1;
-      removed += 1;
-      rows.push(() => row("del", no, "", line.slice(1)));
+      lines.push({ kind: "del", before: before++, text: line.slice(1) });
     } else if (line.startsWith("\\")) {
-      rows.push(() => row("file", "", "", line));
+      lines.push({ kind: "file", text: line });
     } else {
-      const [one, other] = [before++, after++];
       oldLeft -= 1;
       newLeft -= 1;
-      rows.push(() => row("", one, other, line.slice(1)));
+      lines.push({ kind: "", before: before++, after: after++, text: line.slice(1) });
     }
   }
-  const file = /^\+\+\+ (?:b\/)?([^\t\n]+)/m.exec(text)?.[1] ?? "difference";
-  const files = text.match(/^\+\+\+ /gm)?.length ?? 1;
-  return bundle(hiddenBadge(text), framed(rows, added, removed, files > 1 ? `${files} files` : bundleText(file)));
+  const name = (sign) => new RegExp(`^${sign} (?:[ab]/)?([^\\t\\n]+)`, "m").exec(text)?.[1];
+  const file = [name("\\+\\+\\+"), name("---")].find((one) => one !== undefined && one !== "/dev/null") ?? "difference";
+  return bundle(hiddenBadge(text), framed(pair(lines), files > 1 ? `${files} files` : bundleText(file), { header: header.filter((line) => line !== "") }));
 }
 
 // A label takes characters only; what can't be seen is made visible in the lines themselves.
@@ -82,15 +148,11 @@ function bundleText(text) {
 
 /** A plan in the signs of Terraform: `+`, `-`, `~` at the front of a line. */
 export function signed(text) {
-  let [added, removed] = [0, 0];
-  const rows = text.replace(/\n$/, "").split("\n").map((line) => {
+  const lines = text.replace(/\n$/, "").split("\n").map((line) => {
     const sign = /^\s*(\+\/-|-\/\+|[+~-])\s/.exec(line)?.[1];
-    const kind = sign === undefined ? "" : sign === "+" ? "add" : sign === "-" ? "del" : "change";
-    if (kind === "add") added += 1;
-    if (kind === "del") removed += 1;
-    return () => row(kind, "", "", line);
+    return { kind: sign === undefined ? "" : sign === "+" ? "add" : sign === "-" ? "del" : "change", text: line };
   });
-  return bundle(hiddenBadge(text), framed(rows, added, removed, "plan"));
+  return bundle(hiddenBadge(text), framed(lines, "plan", { sides: false }));
 }
 
 /** What turns one list of lines into another: `["same" | "add" | "del", line]` each. */
@@ -129,22 +191,13 @@ function middle(a, b) {
   return out;
 }
 
-/** Two lists of lines side by side in one column; every line is there. */
+/** Two lists of lines compared; every line is there. */
 export function between(one, other, label) {
-  let [before, after, added, removed] = [1, 1, 0, 0];
-  const rows = compare(one, other).map(([kind, line]) => {
-    if (kind === "add") {
-      const no = after++;
-      added += 1;
-      return () => row("add", "", no, line);
-    }
-    if (kind === "del") {
-      const no = before++;
-      removed += 1;
-      return () => row("del", no, "", line);
-    }
-    const [left, right] = [before++, after++];
-    return () => row("", left, right, line);
+  let [before, after] = [1, 1];
+  const lines = compare(one, other).map(([kind, text]) => {
+    if (kind === "add") return { kind, after: after++, text };
+    if (kind === "del") return { kind, before: before++, text };
+    return { kind: "", before: before++, after: after++, text };
   });
-  return bundle(hiddenBadge([...one, ...other].join("\n")), framed(rows, added, removed, label));
+  return bundle(hiddenBadge([...one, ...other].join("\n")), framed(pair(lines), label));
 }

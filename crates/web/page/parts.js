@@ -9,10 +9,10 @@ export function effect(word) {
   return h("span", { class: `badge effect ${classOf(word)}` }, h("span", { "aria-hidden": "true" }, mark), " ", String(word ?? "unknown"));
 }
 
-/** A badge for a state. */
-export function state(word) {
+/** A badge for a state, in its own tone unless another is given. */
+export function state(word, tone) {
   const known = String(word);
-  return h("span", { class: `badge ${TONES[known] ?? ""}` }, h("span", { class: "dot", "aria-hidden": "true" }), plain(known.replaceAll("_", " ")));
+  return h("span", { class: `badge ${tone ?? TONES[known] ?? ""}` }, h("span", { class: "dot", "aria-hidden": "true" }), plain(known.replaceAll("_", " ")));
 }
 
 function classOf(word) {
@@ -25,6 +25,14 @@ export function toolName(full) {
   const at = text.indexOf(":");
   if (at < 0) return h("span", { class: "tool-name" }, line(text));
   return h("span", { class: "tool-name" }, h("span", { class: "upstream" }, line(text.slice(0, at)), ":"), line(text.slice(at + 1)));
+}
+
+/** Who is on the other end of a connection: `Claude Code 2.1 in ~/projects/shop`; null where nothing is known. */
+export function hostName(of) {
+  if (of === undefined || of === null) return null;
+  if (typeof of === "string") return of;
+  const name = [of.title ?? of.program ?? of.name, of.version].filter(Boolean).join(" ");
+  return [name, of.folder].filter(Boolean).join(" in ") || null;
 }
 
 /** Names and what they stand for. Pairs without a value are left out. */
@@ -62,7 +70,7 @@ function steps(error) {
 /** What went wrong, its code, and what to do next. */
 export function trouble(error) {
   const next = steps(error);
-  return h("div", { class: "trouble", role: "alert" },
+  return h("div", { class: "trouble", role: "alert", data: { code: String(error.code ?? "") } },
     h("p", null, line(error.message), error.code ? bundle(" ", h("code", { class: "code" }, line(error.code))) : null),
     next.length > 0 ? h("ul", null, next.map((step) => h("li", null, line(step)))) : null);
 }

@@ -63,6 +63,12 @@ export function forget(id) {
   for (const back of watchers) back();
 }
 
+/** How often plans whose calls are held open are read again: their agents may leave at any time. */
+const LOOK_AGAIN = 4000;
+setInterval(() => {
+  if (watchers.size > 0 && waiting().some((plan) => plan.call_waits_until)) refresh().catch(() => {});
+}, LOOK_AGAIN);
+
 /** Plans that ask for the same tool for the same principal, in the order of the first of each. */
 export function groups(all) {
   const found = new Map();

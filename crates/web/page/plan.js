@@ -1,16 +1,19 @@
-// One plan in full: who asks for what and why, every argument, the preview, what differs from the last approval, the time left.
+// One plan: its title in words, the change, who asks and why, and everything else folded: arguments, facts, the last approval.
 import { get } from "./api.js";
 import { decision } from "./decide.js";
 import * as diff from "./diff.js";
 import { bundle, h, put } from "./dom.js";
-import { effect, facts, state, toolName } from "./parts.js";
+import { effect, facts, hostName, state, toolName } from "./parts.js";
 import { waiting, watch } from "./pending.js";
-import { preview, result } from "./preview.js";
+import { hasPreview, preview, replacements, result } from "./preview.js";
 import { foldedIn, hiddenBadge, hiddenIn, line, plural, prose, unfoldAll } from "./safe.js";
 import { timeline } from "./timeline.js";
 import { ago, full, left, now } from "./time.js";
 import { compact, isNested, same, spread, table, value } from "./value.js";
 import { APPROVERS, CONFIRM_STEPS } from "./vocabulary.js";
+
+/** How often a plan whose call is held open is read: the agent may leave at any time. */
+const LOOK_AGAIN = 3000;
 
 function needs(plan) {
   const { kind, strength } = plan.confirm ?? {};
@@ -22,28 +25,27 @@ function because(plan) {
   return `the default for a ${plan.effect} tool; no rule sets it`;
 }
 
-function host(plan) {
-  const of = plan.host;
-  if (of === undefined || of === null) return null;
-  if (typeof of === "string") return line(of);
-  return bundle(line([of.title ?? of.name, of.version].filter(Boolean).join(" ")));
-}
-
 function intent(of) {
   if (!of) return null;
   return bundle(of.operation_type, of.data_sensitivity ? `, ${of.data_sensitivity} data` : "");
 }
 
-/** The agent's reason, marked as its own words. */
+/** Who asks and why, in one line; the reason is marked as the agent's own words. */
+function whoAndWhy(plan) {
+  const said = plan.intent?.reason ?? plan.preview?.shown?.reason ?? "";
+  const host = hostName(plan.host);
+  return h("div", { class: "who-why" }, h("p", null, h("b", null, line(plan.principal)), host === null ? null : bundle(" · ", line(host))), reason(said));
+}
+
 function reason(text) {
   if (!text) return null;
-  return h("figure", { class: "reason" }, h("blockquote", null, hiddenBadge(text), prose(text)), h("figcaption", null, "the agent's own words"));
+  return h("blockquote", { class: "reason", "aria-label": "The agent's own words" }, hiddenBadge(text), prose(text));
 }
 
 function about(plan) {
   return facts([
     ["requested by", bundle(h("b", null, line(plan.principal)), h("span", { class: "dim" }, " in session ", h("span", { class: "mono" }, line(plan.session ?? ""))))],
-    ["host", host(plan)],
+    ["host", hostName(plan.host)],
     ["intent", intent(plan.intent)],
     ["needs", needs(plan)],
     ["because", because(plan)],
@@ -70,45 +72,68 @@ function lines(of) {
   return typeof of === "string" ? of.split("\n") : spread(of);
 }
 
-/** Compares the arguments with those of the last approved call of the same tool. */
+/** Compares the arguments with those of the last approved call about the same target by the same agent. */
 function sinceLast(plan) {
   const last = plan.previous_approval;
   if (!last || !isNested(last.arguments)) return null;
   const [was, is] = [last.arguments, plan.arguments ?? {}];
-  const names = [...new Set([...Object.keys(was), ...Object.keys(is)])];
-  const kind = (name) => (!Object.hasOwn(was, name) ? "added" : !Object.hasOwn(is, name) ? "gone" : same(was[name], is[name]) ? "same" : "changed");
-  const different = names.filter((name) => kind(name) !== "same");
-  const unchanged = names.filter((name) => kind(name) === "same");
-  const link = last.plan_id ? h("a", { href: `/plans/${encodeURIComponent(last.plan_id)}` }, "last approval") : "last approval";
+  const names = [...new Set([...Object.keys(is), ...Object.keys(was)])];
+  const different = names.filter((name) => Object.hasOwn(was, name) !== Object.hasOwn(is, name) || !same(was[name], is[name]));
+  const side = (of, name) => (Object.hasOwn(of, name) ? value(of[name]) : h("span", { class: "v null" }, "not given"));
   const one = (name) => {
-    const long = [was[name], is[name]].some((side) => isNested(side) || (typeof side === "string" && side.includes("\n")));
-    if (kind(name) === "changed" && long) {
-      return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", { colspan: 3 }, diff.between(lines(was[name]), lines(is[name]), "last time → now")));
-    }
-    const side = (of) => (Object.hasOwn(of, name) ? value(of[name]) : h("span", { class: "v null" }, "not given"));
-    return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", { class: "old" }, side(was)), h("td", { class: "arrow", "aria-hidden": "true" }, "→"), h("td", { class: "new" }, side(is)));
+    const long = [was[name], is[name]].every((of) => isNested(of) || (typeof of === "string" && of.includes("\n")));
+    if (long) return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", { colspan: 3 }, diff.between(lines(was[name]), lines(is[name]), "last time → now")));
+    return h("tr", null, h("th", { scope: "row" }, line(name)), h("td", null, side(was, name)), h("td", { class: "arrow", "aria-hidden": "true" }, "→"), h("td", null, side(is, name)));
   };
-  return h("section", { class: "since" }, h("h2", null, "Since the ", link),
-    h("p", { class: "about" }, ago(last.approved_at), " by ", line(last.by), ". ",
-      different.length === 0 ? "Every argument is the same." : bundle(`${different.length} of ${plural(names.length, "argument")} ${different.length === 1 ? "differs" : "differ"}`, unchanged.length > 0 && unchanged.length <= 12 ? bundle("; the same: ", unchanged.map((name, at) => bundle(at > 0 ? ", " : "", h("code", null, line(name))))) : null, ".")),
-    different.length === 0 ? null : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Since the last approval" }, h("table", { class: "changes" }, h("tbody", null, different.map(one)))));
+  const link = last.plan_id ? h("a", { href: `/plans/${encodeURIComponent(last.plan_id)}` }, "that plan") : "that plan";
+  const body = () => [
+    h("p", { class: "about" }, "Approved ", ago(last.approved_at), " by ", line(last.by), "; see ", link, "."),
+    different.length === 0 ? null : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Since the last approval" }, h("table", { class: "changes calm" }, h("tbody", null, different.map(one)))),
+  ];
+  const place = h("div");
+  const box = h("details", { class: "since" }, h("summary", null, "Since the last approval", h("span", { class: "from" }, different.length === 0 ? " the same arguments" : ` ${different.length} of ${plural(names.length, "argument")} ${different.length === 1 ? "differs" : "differ"}`)), place);
+  // Comparing long texts takes time that most decisions do not need.
+  box.addEventListener("toggle", () => put(place, body()), { once: true });
+  return box;
 }
 
-/** Arguments in full; those that differ from the last approval are marked. */
-function argumentsOf(of, last, level = "h2", title = "Arguments") {
-  const members = of ?? {};
-  const names = Object.keys(members);
-  const marks = new Map();
-  if (isNested(last)) {
-    for (const name of names) {
-      if (!Object.hasOwn(last, name)) marks.set(name, h("span", { class: "mark" }, "new"));
-      else if (!same(last[name], members[name])) marks.set(name, h("span", { class: "mark" }, "changed"));
-    }
-  }
+/** A part that is folded, unless something in it can't be seen. */
+function folded(title, count, members, body) {
+  const hidden = hiddenIn(compact(members)) > 0;
+  return h("details", { class: "arguments", open: hidden }, h("summary", null, title, h("span", { class: "from" }, ` ${count}`), hidden ? h("span", { class: "badge warn" }, "hidden characters, shown as escapes") : null), body);
+}
+
+/** Arguments as people read them. Those that say nothing new are folded. */
+function argumentTable(members, defaults, title) {
+  const entries = Object.entries(members);
+  const telling = Object.fromEntries(entries.filter(([name]) => !defaults.includes(name)));
+  const silent = Object.fromEntries(entries.filter(([name]) => defaults.includes(name)));
+  const names = Object.keys(silent);
+  return bundle(
+    Object.keys(telling).length > 0 ? table(telling, title) : null,
+    names.length > 0 ? h("details", { class: "silent" }, h("summary", null, `${plural(names.length, "argument")} left at ${names.length === 1 ? "its default" : "their defaults"}`), table(silent, "Defaults")) : null);
+}
+
+function argumentsOf(of, isChange) {
+  const [members, defaults] = [of.arguments ?? {}, of.defaults ?? []];
+  const count = Object.keys(members).length;
+  if (!isChange) return count === 0 ? null : folded("Arguments", count, members, argumentTable(members, defaults, "Arguments"));
   const hidden = hiddenIn(compact(members)) > 0;
   return h("section", { class: "arguments" },
-    h(level, null, title, h("span", { class: "from" }, names.length === 0 ? " none" : ` ${names.length}`), hidden ? h("span", { class: "badge warn" }, "hidden characters, shown as escapes") : null),
-    names.length === 0 ? null : table(members, title, marks));
+    hidden ? h("p", null, h("span", { class: "badge warn" }, "hidden characters, shown as escapes")) : null,
+    count === 0 ? h("p", { class: "about" }, "It has no arguments.") : argumentTable(members, defaults, "Arguments"));
+}
+
+/** What would change: the preview; without one, what the call itself says. */
+function change(of, level) {
+  if (hasPreview(of.preview)) return preview(of.preview, level);
+  const edits = replacements(of.arguments);
+  return h("section", { class: "change" }, edits, edits === null ? argumentsOf(of, true) : null, preview(of.preview));
+}
+
+/** Arguments below a change that already shows them are folded. */
+function restOfArguments(of) {
+  return hasPreview(of.preview) || replacements(of.arguments) !== null ? argumentsOf(of, false) : null;
 }
 
 function outcomeOf(plan, number) {
@@ -123,29 +148,34 @@ function steps(plan, removed, changed) {
     h("ol", null, plan.steps.map((step, number) => {
       const name = `Step ${number + 1}`;
       const box = h("li", { class: "step" },
-        h("div", { class: "step-head" }, h("span", { class: "number" }, number + 1), h("h3", null, toolName(step.tool)), effect(step.effect),
+        h("div", { class: "step-head" }, h("span", { class: "number" }, number + 1), h("h3", null, line(step.title)), h("span", { class: "dim" }, toolName(step.tool)),
           can ? h("label", { class: "keep" }, h("input", { type: "checkbox", checked: !removed.has(number), "aria-label": `Keep ${name}`, on: { change: (event) => {
             if (event.target.checked) removed.delete(number);
             else removed.add(number);
             box.classList.toggle("out", !event.target.checked);
             changed();
           } } }), "keep") : null),
-        reason(step.intent?.reason), argumentsOf(step.arguments, null, "h4"), preview(step.preview, "h4"), outcomeOf(plan, number));
+        change(step, "h4"), reason(step.intent?.reason), restOfArguments(step), outcomeOf(plan, number));
       return box;
     })));
 }
 
+function fine(plan) {
+  return h("p", { class: "fine" }, "plan ", h("span", { class: "mono" }, line(plan.plan_id)), h("br"), "hash ", h("span", { class: "mono" }, line(plan.plan_hash ?? "")), plan.fingerprint ? [h("br"), "definition ", h("span", { class: "mono" }, line(plan.fingerprint))] : null);
+}
+
 function content(plan, removed, changed) {
   const several = (plan.steps ?? []).length > 0;
-  const last = plan.previous_approval?.arguments;
   const done = plan.result !== undefined && plan.result !== null && !several;
   return bundle(
-    reason(plan.intent?.reason ?? (several ? plan.preview?.shown?.reason : null)),
-    about(plan),
-    several ? null : sinceLast(plan),
-    several ? steps(plan, removed, changed) : bundle(preview(plan.preview), argumentsOf(plan.arguments, last),
-      isNested(plan.meta) ? argumentsOf(plan.meta, null, "h2", "Sent with the call (_meta)") : null),
-    done ? h("section", { class: "outcome" }, h("h2", null, "Result"), result(plan.result)) : null);
+    several ? steps(plan, removed, changed) : change(plan, "h2"),
+    whoAndWhy(plan),
+    done ? h("section", { class: "outcome" }, h("h2", null, "Result"), result(plan.result)) : null,
+    h("div", { class: "folded" },
+      // What is sent besides the arguments is rare, and nothing else on the page shows it.
+      isNested(plan.meta) ? h("section", { class: "arguments" }, h("h2", null, "Sent with the call (_meta)"), table(plan.meta, "_meta")) : null,
+      several ? null : bundle(restOfArguments(plan), sinceLast(plan)),
+      h("details", { class: "about-plan" }, h("summary", null, "About this plan"), about(plan), fine(plan))));
 }
 
 /** Which pending plan is before and after this one. */
@@ -165,12 +195,13 @@ function strip(id) {
 function title(plan) {
   const several = (plan.steps ?? []).length > 0;
   return h("div", { class: "plan-title" },
-    h("h1", null, several ? line(plan.arguments?.title ?? "Several steps") : toolName(plan.tool)),
-    h("p", { class: "badges" }, effect(plan.effect), state(plan.state), plan.state === "pending" || plan.state === "approved" ? h("span", { class: "deadline" }, "expires in ", left(plan.expires_at)) : null));
+    h("h1", null, line(plan.title)),
+    h("p", { class: "badges" }, effect(plan.effect), state(plan.state), several ? null : h("span", { class: "dim" }, toolName(plan.tool)), plan.state === "pending" || plan.state === "approved" ? h("span", { class: "deadline" }, "expires in ", left(plan.expires_at)) : null));
 }
 
 function drawHistory(place, rows) {
-  put(place, rows.length === 0 ? null : [h("h2", null, "History"), timeline(rows)]);
+  const isOpen = place.querySelector("details")?.open ?? false;
+  put(place, rows.length === 0 ? null : h("details", { open: isOpen }, h("summary", null, "History", h("span", { class: "from" }, ` ${plural(rows.length, "row")}`)), timeline(rows)));
 }
 
 /** The view. */
@@ -183,9 +214,7 @@ export async function view(shell, id) {
   const folds = h("p", { class: "folds" });
   let panel = null;
   const aside = h("aside", { class: "decide", "aria-label": "Decision" });
-  // On a narrow screen the decision is below the plan; this button scrolls to it.
-  const jump = h("button", { type: "button", class: "jump primary", on: { click: () => aside.scrollIntoView({ block: "start" }) } }, "Decide");
-  const node = h("div", { class: "page plan" }, top, h("div", { class: "columns" }, h("article", null, body, past), h("div", { class: "side" }, aside)), jump);
+  const node = h("div", { class: "page plan" }, top, h("div", { class: "columns" }, h("article", null, body, past), h("div", { class: "side" }, aside)));
 
   const count = () => {
     const closed = foldedIn(body);
@@ -193,10 +222,10 @@ export async function view(shell, id) {
   };
   const draw = () => {
     put(top, strip(plan.plan_id), title(plan));
-    put(body, content(plan, removed, () => panel?.stepsChanged?.()), h("p", { class: "fine" }, "plan ", h("span", { class: "mono" }, line(plan.plan_id)), h("br"), "hash ", h("span", { class: "mono" }, line(plan.plan_hash ?? "")), plan.fingerprint ? [h("br"), "definition ", h("span", { class: "mono" }, line(plan.fingerprint))] : null));
+    put(body, content(plan, removed, () => panel?.stepsChanged?.()));
     panel = decision(plan, { removed, folds, reload, after: () => neighbours(plan.plan_id).after });
     put(aside, panel.node);
-    jump.hidden = plan.state !== "pending";
+    node.classList.toggle("open", plan.state === "pending");
     count();
   };
   const reload = async () => {
@@ -209,6 +238,7 @@ export async function view(shell, id) {
       draw();
     } else {
       put(top, strip(plan.plan_id), title(plan));
+      panel?.held?.(Boolean(plan.call_waits_until));
     }
     drawHistory(past, rows);
   };
@@ -216,10 +246,15 @@ export async function view(shell, id) {
   top.addEventListener("ended", () => setTimeout(() => reload().catch(() => {}), 1200));
   draw();
   drawHistory(past, first.story);
-  const end = watch(() => put(top, strip(plan.plan_id), title(plan)));
+  const stop = watch(() => put(top, strip(plan.plan_id), title(plan)));
+  const timer = setInterval(() => plan.state === "pending" && plan.call_waits_until && reload().catch(() => {}), LOOK_AGAIN);
+  const end = () => {
+    stop();
+    clearInterval(timer);
+  };
   const go = (other) => other && shell.go(`/plans/${encodeURIComponent(other)}`);
   return {
-    title: `${plan.tool} · plan`,
+    title: `${plan.title} · plan`,
     node,
     leave: end,
     shown: () => {

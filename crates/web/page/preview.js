@@ -2,7 +2,7 @@
 // sent it.
 import { bundle, h } from "./dom.js";
 import * as diff from "./diff.js";
-import { fold, hiddenBadge, line, prose } from "./safe.js";
+import { fold, hiddenBadge, line, plain, prose } from "./safe.js";
 import { isNested, parse, same, value } from "./value.js";
 import { PREVIEW_SOURCES } from "./vocabulary.js";
 
@@ -47,8 +47,25 @@ function changes(list) {
       h("tbody", null, rows)));
 }
 
+/** A text in parts: what stands between code fences, and what stands around it. */
+function unfenced(said) {
+  const parts = [];
+  let from = 0;
+  for (const found of said.matchAll(/^(`{3,})[\w-]*\n([\s\S]*?)\n?^\1[ \t]*$/gm)) {
+    parts.push(said.slice(from, found.index), found[2]);
+    from = found.index + found[0].length;
+  }
+  return [...parts, said.slice(from)].map((part) => part.replace(/^\n+|\n+$/g, "")).filter((part) => part.trim() !== "");
+}
+
 /** A text: a diff, a Terraform plan, JSON, or prose. */
 function text(said) {
+  const parts = unfenced(said);
+  if (/^```/m.test(said) && parts.length > 0) return bundle(parts.map(plainText));
+  return plainText(said);
+}
+
+function plainText(said) {
   if (diff.isUnified(said)) return diff.unified(said);
   if (diff.isTerraform(said)) return diff.signed(said);
   if (/^\s*[[{]/.test(said)) {
@@ -156,7 +173,7 @@ export function result(of) {
   return h("div", { class: "result" },
     isError === true ? h("p", { class: "badge bad" }, "the tool reports an error") : null,
     blocks,
-    structuredContent === undefined ? null : people ? forPrograms(structuredContent) : shape(structuredContent),
+    structuredContent === undefined ? null : people ? forPrograms(structuredContent) : besideTexts(structuredContent, of.content),
     Object.keys(other).length > 0 ? value(other) : null);
 }
 
@@ -172,6 +189,14 @@ function forPrograms(of) {
   return bundle(warned, fold(() => h("p", { class: "about" }, "Data for programs is folded."), () => value(of), "data for programs"));
 }
 
+/** Structured content beside texts: folded where it only repeats them. */
+function besideTexts(of, content) {
+  const texts = content.map((block) => (typeof block?.text === "string" ? block.text : "")).join("\n");
+  const isSaid = (value) => !isChanges(value) && (typeof value === "string" ? texts.includes(value.trim()) : isNested(value) && Object.entries(value).every(([name, member]) => !isWarnings(name, member) && isSaid(member)));
+  if (!isNested(of) || !isSaid(of)) return shape(of);
+  return h("details", { class: "again" }, h("summary", null, "The same again, for programs"), value(of));
+}
+
 function isSame(said, structured) {
   try {
     return same(parse(said), structured);
@@ -182,15 +207,25 @@ function isSame(said, structured) {
 
 /** The preview of a plan or a step, with a heading of the given level. */
 export function preview(of, level = "h2") {
-  if (of === undefined || of === null) return null;
-  if (of.source === "computed") {
-    return h("section", { class: "preview none" }, h(level, null, "No preview"),
-      h("p", { class: "about" }, PREVIEW_SOURCES.computed));
-  }
-  if (of.source === "when_reached") {
-    return h("section", { class: "preview none" }, h(level, null, "Previewed when reached"),
-      h("p", { class: "about" }, PREVIEW_SOURCES.when_reached));
-  }
+  if (!hasPreview(of)) return h("section", { class: "preview none" }, h("p", { class: "about" }, PREVIEW_SOURCES[of?.source] ?? ""));
   return h("section", { class: "preview" },
     h(level, null, "Preview", h("span", { class: "from" }, ` by ${PREVIEW_SOURCES[of.source] ?? "the upstream"}`)), result(of.shown));
+}
+
+/** Whether somebody else than the call itself says what would change. */
+export function hasPreview(of) {
+  return of !== undefined && of !== null && of.source !== "computed" && of.source !== "when_reached";
+}
+
+const OLD_TEXT = ["old", "oldText", "old_string", "old_str"];
+const NEW_TEXT = ["new", "newText", "new_string", "new_str"];
+
+/** Replacements among arguments, as differences: `{edits: [{oldText, newText}]}` or one pair; null where there are none. */
+export function replacements(args) {
+  const edits = Array.isArray(args?.edits) ? args.edits : [args];
+  const pairs = edits.map((edit) => (isNested(edit) ? [pick(edit, OLD_TEXT), pick(edit, NEW_TEXT)].map((name) => edit[name]) : []));
+  if (pairs.length === 0 || !pairs.every((both) => both.length === 2 && both.every((one) => typeof one === "string"))) return null;
+  const file = ["path", "file_path", "filename", "file"].map((name) => args[name]).find((one) => typeof one === "string");
+  const label = (at) => `${plain(file ?? "replacement")}${pairs.length === 1 ? "" : `, ${at + 1} of ${pairs.length}`}`;
+  return bundle(pairs.map(([before, after], at) => diff.between(before.split("\n"), after.split("\n"), label(at))));
 }

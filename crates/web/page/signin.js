@@ -51,6 +51,7 @@ export function node(done) {
     h("h1", null, "Sign in to approve"),
     h("p", { class: "about" }, "People approve here what agents want to change. On the computer that runs the gateway, this command opens the page signed in:"),
     command("countersign open"),
+    /^\/plans\/./.test(location.pathname) ? h("p", { class: "about" }, "Then come back to this tab: it goes on to the plan of your link.") : null,
     way("Sign in with a pass phrase", h("div", { class: "two" }, field("Name", name), field("Pass phrase", secret)), "You can set one under Credentials after you have signed in.", () => ({ name: name.value.trim(), passphrase: secret.value }), into),
     way("Sign in with a human credential", field("Credential", credential), "As `countersign token create --role human` printed it. An agent's credential never opens this page.", () => ({ credential: credential.value.trim() }), into));
 }

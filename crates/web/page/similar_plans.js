@@ -1,10 +1,11 @@
 // Similar plans on one page: shared parts once, differences in full, one decision for each plan.
 import { get, post } from "./api.js";
 import { bundle, h, put } from "./dom.js";
+import { typeLabel } from "./decide.js";
 import { differing } from "./inbox.js";
 import { announce, effect, empty, field, head, notice, reportErrors, showTrouble, toolName } from "./parts.js";
 import { refresh, waiting, watch } from "./pending.js";
-import { preview } from "./preview.js";
+import { hasPreview, preview } from "./preview.js";
 import { line, plural, prose } from "./safe.js";
 import { left, now } from "./time.js";
 import { same, table, value } from "./value.js";
@@ -25,14 +26,14 @@ function typing(plan, chosen, changed) {
     chosen.set(plan.plan_id, { ...chosen.get(plan.plan_id), text: event.target.value });
     changed();
   } } });
-  return field("Type the name of the resource to approve", text);
+  return field(typeLabel(plan), text);
 }
 
 function card(plan, number, names, shared, chosen, changed) {
   const args = plan.arguments ?? {};
   const own = h("table", { class: "values" }, h("tbody", null, names.map((name) => h("tr", null, h("th", { scope: "row" }, line(name)), h("td", null, Object.hasOwn(args, name) ? value(args[name]) : NO_VALUE())))));
   return h("li", { class: "one", data: { plan: plan.plan_id } },
-    h("div", { class: "one-head" }, h("span", { class: "number" }, number), h("a", { href: `/plans/${encodeURIComponent(plan.plan_id)}` }, "full plan"), left(plan.expires_at), h("span", { class: "grow" }), choice(plan, chosen, changed)),
+    h("div", { class: "one-head" }, h("span", { class: "number" }, number), h("a", { href: `/plans/${encodeURIComponent(plan.plan_id)}` }, line(plan.title)), left(plan.expires_at), h("span", { class: "grow" }), choice(plan, chosen, changed)),
     shared.reason || !plan.intent?.reason ? null : h("div", { class: "reason" }, prose(plan.intent.reason)),
     names.length === 0 ? h("p", { class: "dim" }, "The same arguments as the others.") : own,
     shared.preview ? null : preview(plan.preview, "h3"),
@@ -66,7 +67,7 @@ export async function view(shell, _, filters) {
   };
   const decide = async () => {
     const said = note.value.trim();
-    const decisions = picked().map(({ plan, word, text }) => ({ plan_id: plan.plan_id, plan_hash: plan.plan_hash, expires_at: plan.expires_at, decision: word, ...(word === "approve" && text ? { confirm_text: text } : {}), ...(said === "" ? {} : { note: said }) }));
+    const decisions = picked().map(({ plan, word, text }) => ({ plan_id: plan.plan_id, plan_hash: plan.plan_hash, expires_at: plan.expires_at, decision: word, ...(word === "approve" ? { run: !plan.call_waits_until } : {}), ...(word === "approve" && text ? { confirm_text: text } : {}), ...(said === "" ? {} : { note: said }) }));
     showTrouble(troubles, null);
     await reportErrors(troubles, async () => {
       const answer = await post("/plans/decide", { decisions });
@@ -93,11 +94,11 @@ export async function view(shell, _, filters) {
     const first = plans[0];
     const shared = { reason: plans.every((plan) => plan.intent?.reason === first.intent?.reason), preview: plans.every((plan) => same(plan.preview?.shown ?? null, first.preview?.shown ?? null)) || plans.every((plan) => plan.preview?.source === "computed") };
     put(body,
-      head(bundle(`${plural(plans.length, "plan")}: `, toolName(tool)), bundle("requested by ", h("b", null, line(principal)), "; each plan gets its own decision. Anything not listed for a plan is shared by all.")),
+      head(bundle(`${plural(plans.length, "plan")}: `, toolName(tool)), bundle("requested by ", h("b", null, line(principal)), ". Each plan gets its own decision; those whose agent no longer waits run at once. Anything not listed for a plan is shared by all.")),
       h("p", { class: "badges" }, effect(first.effect)),
       shared.reason && first.intent?.reason ? h("figure", { class: "reason" }, h("blockquote", null, prose(first.intent.reason)), h("figcaption", null, "the agent's own words, shared by all")) : null,
       Object.keys(common).length > 0 ? h("section", null, h("h2", null, "Shared by all"), table(common, "Shared by all")) : null,
-      shared.preview ? preview(first.preview) : null,
+      shared.preview && hasPreview(first.preview) ? preview(first.preview) : null,
       h("h2", null, "Each plan"),
       h("ol", { class: "ones" }, plans.map((plan, at) => card(plan, at + 1, names, shared, chosen, drawBar))),
       field("Note for all", note));

@@ -1,10 +1,19 @@
 // Rows of the audit log as a timeline, oldest first.
 import { h } from "./dom.js";
-import { facts, state, toolName } from "./parts.js";
+import { facts, hostName, state, toolName } from "./parts.js";
 import { line } from "./safe.js";
 import { at, micros } from "./time.js";
 import { value } from "./value.js";
-import { CALL_SENTENCES } from "./vocabulary.js";
+import { CALL_SENTENCES, CODE_TONES } from "./vocabulary.js";
+
+/** How a row ended, as a badge: a rejection is red, what expired grey, what was mistyped amber. */
+export function rowState(row) {
+  const action = typeof row.detail?.action === "string" ? row.detail.action : "";
+  if (CODE_TONES[row.code] === "warn") return state("mistyped", "warn");
+  if (row.kind === "approval" && row.code === undefined) return state({ approve: "approved", reject: "rejected" }[action] ?? row.status);
+  if (row.kind === "decision" && /^expire/.test(action)) return state("expired");
+  return state(row.status, row.status === "refused" ? CODE_TONES[row.code] : undefined);
+}
 
 /** The tool of a call; for other rows, the kind and the action. */
 export function about(row) {
@@ -36,8 +45,8 @@ export function timeline(rows, here) {
     return h("li", { class: row.id === here ? "here" : null, "aria-current": row.id === here ? "true" : null },
       h("span", { class: "when" }, at(row.time)),
       h("div", { class: "event" },
-        h("p", null, state(row.status), h("a", { href: `/activity/${encodeURIComponent(row.id)}` }, about(row)), row.code ? h("code", { class: "code" }, line(row.code)) : null),
-        h("p", { class: "dim" }, row.principal ? h("b", null, line(row.principal)) : null, row.principal && row.kind === "call" ? " · " : " ", said, row.duration_us ? ` in ${micros(Number(row.duration_us))}` : "", row.source ? ` · over ${row.source}` : ""),
+        h("p", null, rowState(row), h("a", { href: `/activity/${encodeURIComponent(row.id)}` }, about(row)), row.code ? h("code", { class: "code" }, line(row.code)) : null),
+        h("p", { class: "dim" }, row.principal ? h("b", null, line(row.principal)) : null, row.principal && row.kind === "call" ? " · " : " ", said, row.duration_us ? ` in ${micros(Number(row.duration_us))}` : "", row.source ? ` · over ${row.source}` : "", hostName(row.host) === null ? null : [" · ", line(hostName(row.host))]),
         row.kind === "approval" && row.approval?.note ? h("p", { class: "note" }, "Note: ", line(row.approval.note)) : null,
         row.detail?.note ? h("p", { class: "note" }, "Note: ", line(row.detail.note)) : null));
   };

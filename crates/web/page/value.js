@@ -40,11 +40,6 @@ export function same(one, other) {
   return names.length === Object.keys(other).length && names.every((name) => Object.hasOwn(other, name) && same(one[name], other[name]));
 }
 
-function holdsLines(value) {
-  if (typeof value === "string") return value.includes("\n");
-  return isNested(value) && Object.values(value).some(holdsLines);
-}
-
 /** Whether a text holds a value that the gateway redacted. */
 export function isRedacted(text) {
   return text.includes(REDACTED);
@@ -55,10 +50,20 @@ function leaf(value) {
     if (isRedacted(value)) {
       return h("span", { class: "v redacted", title: "A rule redacts this value on pages and in the audit log; the call is sent with the real value" }, line(value));
     }
-    return h("span", { class: "v string" }, line(JSON.stringify(value)), hiddenBadge(value));
+    // Quotation marks only where the text would not show by itself where it begins and ends.
+    return h("span", { class: "v string" }, line(value === "" || value !== value.trim() ? JSON.stringify(value) : value), hiddenBadge(value));
   }
-  const kind = value === null ? "null" : typeof value === "boolean" ? "boolean" : "number";
-  return h("span", { class: `v ${kind}` }, JSON.stringify(value));
+  if (value === null) return h("span", { class: "v null" }, "none");
+  return h("span", { class: `v ${typeof value === "boolean" ? "boolean" : "number"}` }, JSON.stringify(value));
+}
+
+/** A short list or record on one line, as people write it; null where that could be read in two ways. */
+function inWords(of) {
+  const word = (item) => (typeof item === "string" ? item : item === null ? "none" : JSON.stringify(item));
+  const isPlain = (text) => text !== "" && !/[,:\n]/.test(text) && text === text.trim();
+  const all = entries(of);
+  if (all.some(([name, item]) => isNested(item) || !isPlain(name) || !isPlain(word(item)))) return null;
+  return all.map(([name, item]) => (Array.isArray(of) ? word(item) : `${name}: ${word(item)}`)).join(", ");
 }
 
 function entries(value) {
@@ -72,9 +77,9 @@ export function value(of) {
   }
   if (!isNested(of)) return leaf(of);
   const all = entries(of);
-  if (all.length === 0) return h("span", { class: "v null" }, Array.isArray(of) ? "[] no items" : "{} no members");
-  const short = compact(of);
-  if (short.length <= SHORT && !holdsLines(of)) return h("span", { class: "v json" }, line(short), hiddenBadge(short));
+  if (all.length === 0) return h("span", { class: "v null" }, Array.isArray(of) ? "no items" : "no members");
+  const short = inWords(of);
+  if (short !== null && short.length <= SHORT) return h("span", { class: "v json" }, line(short), hiddenBadge(short));
   const members = (some) => h("div", { class: "members" }, some.map(([name, member]) => memberOf(name, member, Array.isArray(of))));
   if (all.length <= ITEMS) return members(all);
   const noun = Array.isArray(of) ? "items" : "members";

@@ -1,6 +1,7 @@
-//! The REST routes, a file for each thing they are about. Each reads what was asked, asks the house or the store, and tells.
+//! The REST routes, one file a subject. Each parses its request, calls the gateway or the store, and returns the answer.
 
 pub(crate) mod activity;
+pub(crate) mod chart;
 pub(crate) mod credentials;
 pub(crate) mod decide;
 pub(crate) mod grants;

@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalChannel;
 use countersign_gateway::failed_credentials::{self, FailedTry};
+use countersign_policy::digest::Digest;
 use countersign_policy::ids::{PrincipalId, Secret};
 use countersign_policy::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_policy::refusal::{Code, Refusal};
@@ -24,8 +25,8 @@ use crate::response::ApiError;
 use crate::state::{WebOptions, WebState};
 
 pub(crate) const COOKIE: &str = "countersign_session";
-/// The cookie over TLS: browsers accept the prefix only from this host itself.
-pub(crate) const SECURE_COOKIE: &str = "__Host-countersign_session";
+/// What the cookie's name begins with over TLS: browsers accept the prefix only from this host itself.
+const HOST_PREFIX: &str = "__Host-";
 /// The header the page sends with every change.
 pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -93,6 +94,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AuthenticatedPerson {
 #[derive(Debug)]
 pub(crate) struct OriginPolicy {
     options: WebOptions,
+    cookie: String,
 }
 
 /// The origin of an admitted request.
@@ -105,12 +107,17 @@ pub(crate) enum RequestOrigin {
 }
 
 impl OriginPolicy {
-    pub(crate) fn new(options: WebOptions) -> Self {
-        Self { options }
+    /// The cookie's name carries the store: browsers share cookies between all ports of a host, and signing in at one gateway
+    /// must not sign out of another. Replicas of one store have the same name.
+    pub(crate) fn new(options: WebOptions, salt: &[u8]) -> Self {
+        let store = Digest::plain(&[b"cookie", salt].concat()).hex();
+        let prefix = if options.secure { HOST_PREFIX } else { "" };
+        let cookie = format!("{prefix}{COOKIE}_{}", store.get(..8).unwrap_or_default());
+        Self { options, cookie }
     }
 
-    pub(crate) fn cookie(&self) -> &'static str {
-        if self.options.secure { SECURE_COOKIE } else { COOKIE }
+    pub(crate) fn cookie(&self) -> &str {
+        &self.cookie
     }
 
     pub(crate) fn is_secure(&self) -> bool {

@@ -74,7 +74,7 @@ fn make() -> Value {
                 "credential": {"type": "http", "scheme": "bearer",
                     "description": "a human credential, created with: countersign token create --role human"},
                 "page": {"type": "apiKey", "in": "cookie", "name": crate::auth::COOKIE,
-                    "description": "the session of the page; changes also need X-CSRF-Token"},
+                    "description": "the session of the page; its name continues with `_` and eight digits of the store; changes also need X-CSRF-Token"},
             },
         },
     })

@@ -15,6 +15,7 @@ pub(crate) const PATHS: &[&str] = &[
     "/plans",
     "/plans/{id}",
     "/together",
+    "/overview",
     "/activity",
     "/activity/{id}",
     "/tools",

@@ -9,7 +9,7 @@ pub(crate) fn hash(phrase: &Secret) -> Option<String> {
     Argon2::default().hash_password(phrase.expose().as_bytes()).ok().map(|hash| hash.to_string())
 }
 
-/// Finds the credential whose pass phrase matches. Without candidates it hashes once all the same, so that the time does not tell
+/// Finds the credential whose pass phrase matches. Without candidates it still hashes once, so that the time does not tell
 /// whether a name exists.
 pub(crate) fn find_match(all: &[(CredentialId, String)], phrase: &Secret) -> Option<CredentialId> {
     if all.is_empty() {

@@ -12,7 +12,9 @@ use axum::{Json, Router, middleware};
 use countersign_policy::refusal::{Code, Refusal};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::api::{activity, credentials, decide, grants, memory, plans, policy, runs, tools, upstreams};
+use crate::api::{
+    activity, chart, credentials, decide, grants, memory, plans, policy, runs, tools, upstreams,
+};
 use crate::response::{ApiError, ApiResponse};
 use crate::state::{Web, WebState};
 use crate::{auth, events, openapi, page, sign_in};
@@ -120,6 +122,8 @@ pub(crate) fn all() -> Vec<Route> {
             .query::<activity::ActivityFilter>().returns::<activity::ActivityPage>(),
         Route::new("get /activity/summary", "summarize_activity", "Count the rows of a period", activity::summary)
             .query::<activity::SummaryQuery>().returns::<activity::Summary>(),
+        Route::new("get /activity/chart", "chart_activity", "Count the rows of a period over time", chart::chart)
+            .query::<chart::ChartQuery>().returns::<chart::Chart>(),
         Route::new("get /activity/export", "export_activity", "Export rows of the audit log, oldest first", activity::export)
             .query::<activity::ExportQuery>().streams(&["application/jsonl", "text/csv"]),
         Route::new("get /activity/{id}", "get_activity", "Get one row of the audit log", activity::one)

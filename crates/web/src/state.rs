@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_gateway::state::GatewayState;
+use countersign_store::PlanRow;
 
 use crate::auth::OriginPolicy;
 use crate::events::EventBroadcaster;
 use crate::sign_in_limits::SignInLimits;
+use crate::views::{self, PlanView};
 
 #[derive(Clone, Debug)]
 pub struct WebOptions {
@@ -42,8 +44,20 @@ pub struct WebState {
 impl WebState {
     pub fn new(gateway: Arc<GatewayState>, options: WebOptions) -> Arc<Self> {
         let events = EventBroadcaster::new(Arc::clone(&gateway));
-        let origins = OriginPolicy::new(options);
+        let origins = OriginPolicy::new(options, gateway.store.salt());
         Arc::new(Self { gateway, origins, events, limits: SignInLimits::default() })
+    }
+
+    /// A plan as routes return it now.
+    pub(crate) fn plan_view(&self, row: &PlanRow) -> PlanView {
+        let gateway = &self.gateway;
+        let catalog = gateway.catalog.load();
+        let schema_of = |tool: &str| {
+            let listed = catalog.get(&tool.parse().ok()?)?;
+            listed.tool.definition.get("inputSchema").cloned()
+        };
+        let home = gateway.policy.load().home.clone();
+        views::plan(row, &gateway.redactor, gateway.now(), home.as_deref()).arrange(schema_of)
     }
 
     /// Ends every event stream, so that the listener can shut down.

@@ -12,6 +12,7 @@ use countersign_policy::mode::Mode;
 use countersign_policy::plan::PreviewSource;
 use countersign_policy::record::{ActorRole, RowKind, RowStatus};
 use countersign_policy::redact::REDACTED_PREFIX;
+use countersign_policy::refusal::Code;
 use countersign_policy::role::Role;
 use countersign_policy::visible_text::javascript_pattern;
 use countersign_store::RunState;
@@ -53,6 +54,7 @@ fn constants() -> Vec<(&'static str, Value)> {
         ("EVENT_NAMES", words(EventName::ALL, EventName::as_str)),
         ("ACTIVITY_FILTERS", activity::filter_names().into()),
         ("TONES", tones()),
+        ("CODE_TONES", MILD_CODES.iter().map(|(code, tone)| (code.as_str(), *tone)).collect()),
         ("PLAN_SENTENCES", map(PlanState::ALL, PlanState::as_str, plan_sentence)),
         ("CONFIRM_LABELS", map(Kind::ALL, Kind::as_str, confirm_label)),
         ("CONFIRM_STEPS", map(Kind::ALL, Kind::as_str, confirm_step)),
@@ -124,6 +126,10 @@ const RUN_STATES: &[RunState] = &[
     RunState::Cancelled,
     RunState::OutcomeUnknown,
 ];
+
+/// Refusals that look milder than others, because nobody refused: somebody typed something else, or time ran out.
+const MILD_CODES: [(Code, Tone); 3] =
+    [(Code::ConfirmTextMismatch, WARN), (Code::ConfirmTokenExpired, PLAIN), (Code::PlanCancelled, PLAIN)];
 
 fn run_tone(state: RunState) -> Tone {
     match state {

@@ -6,7 +6,7 @@ mod filter_args;
 pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod prune;
-mod rows;
+pub(crate) mod rows;
 pub(crate) mod show;
 pub(crate) mod verify;
 pub(crate) mod watch;

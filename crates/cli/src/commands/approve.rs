@@ -2,8 +2,10 @@
 
 pub(crate) mod decide;
 mod grant_args;
+mod run_plan;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use countersign_gateway::approval::{ApprovalInput, ApprovedPlan};
 use countersign_policy::confirm::PlanState;
 use countersign_policy::redact::Redactor;
@@ -13,10 +15,11 @@ use jiff::Timestamp;
 
 use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult, Refused};
-use crate::commands::approve::decide::{PlanOwner, TerminalAnswer};
+use crate::commands::approve::decide::{ApprovalQuestion, TerminalAnswer};
+use crate::commands::completions::candidates;
 use crate::commands::plans::{find, sheet};
 use crate::local_gateway::StoreArgs;
-use crate::output::{Format, GOOD, OutputSettings, paint, visible};
+use crate::output::{DIM, Format, GOOD, OutputSettings, paint, visible};
 use crate::person::ask::PromptAnswer;
 use crate::person::{self, Person, ask};
 use crate::records;
@@ -31,7 +34,8 @@ pub(crate) struct Approve {
     #[command(flatten)]
     of: StoreArgs,
 
-    /// The plan's id, or at least 6 characters of its beginning or end
+    /// The plan's id, as lists show it or in full; at least 5 characters of its beginning or end
+    #[arg(add = ArgValueCandidates::new(candidates::pending_plans))]
     id: String,
 
     /// Approve without being asked; needed off a terminal
@@ -46,19 +50,57 @@ pub(crate) struct Approve {
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 
+    /// Run it at once, unless the agent's own call still waits and does
+    #[arg(long)]
+    run: bool,
+
     #[command(flatten)]
     ahead: grant_args::ApproveGrantArgs,
 }
 
 pub(crate) fn run(args: &Approve, cli: &Cli, voice: OutputSettings) -> CommandResult {
     let url = args.of.url(cli)?;
-    records::with(&url, async |store| approve(args, &store, &url, voice).await)
+    let outcome = records::with(&url, async |store| match approve(args, &store, &url, voice).await? {
+        ApproveOutcome::Approved(approved) if args.run && approved.is_held => {
+            // The agent's own call runs it. Where that call is gone after all, it is run from here.
+            let row = run_plan::await_held_call(&store, &url, &approved.row.plan.id).await?;
+            Ok(ApproveOutcome::Approved(Box::new(ApprovedAnswer { row, ..*approved })))
+        }
+        outcome @ (ApproveOutcome::Approved(_) | ApproveOutcome::Rejected(_)) => Ok(outcome),
+    })?;
+    match outcome {
+        ApproveOutcome::Rejected(answer) => Ok(answer),
+        ApproveOutcome::Approved(approved) if args.run => run_plan::run(*approved, &url, cli, voice),
+        ApproveOutcome::Approved(approved) => Ok(approved.answer),
+    }
 }
 
-async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
+/// What the person decided.
+enum ApproveOutcome {
+    Approved(Box<ApprovedAnswer>),
+    Rejected(Answer),
+}
+
+struct ApprovedAnswer {
+    answer: Answer,
+    row: PlanRow,
+    /// Whether the agent's own call waited for the decision.
+    is_held: bool,
+}
+
+async fn approve(
+    args: &Approve,
+    store: &Store,
+    url: &StoreUrl,
+    voice: OutputSettings,
+) -> Result<ApproveOutcome, CommandError> {
     let row = find::plan(store, url, &args.id).await?;
     let (now, redactor) = (Timestamp::now(), Redactor::new(store.salt()));
-    if sheet::state(&row, now) != PlanState::Pending {
+    let state = sheet::state(&row, now);
+    if state == PlanState::Approved && args.run {
+        return approved_before(store, url, row, voice).await;
+    }
+    if state != PlanState::Pending {
         return Err(decide::decided(store, url, &row, voice).await);
     }
     args.ahead.check(&row.plan)?;
@@ -72,12 +114,14 @@ async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: OutputSet
     let mut typed = args.confirm_text.clone();
     if asks {
         voice.tell(&format!("{shown}\n"));
+        let question = if args.run { ApprovalQuestion::ApproveAndRun } else { ApprovalQuestion::Approve };
         let TerminalAnswer { said, typed: typed_now } =
-            decide::ask(voice, PlanOwner::Others, &row.plan.requirement, &row.plan.tool, typed.as_deref());
+            decide::ask(voice, question, &row.plan.requirement, &row.plan.tool, typed.as_deref());
         match said {
             PromptAnswer::Yes => typed = typed_now,
             PromptAnswer::Reject => {
-                return decide::reject(store, url, &row, person, args.note.clone(), voice).await;
+                let rejected = decide::reject(store, url, &row, person, args.note.clone(), voice).await;
+                return rejected.map(ApproveOutcome::Rejected);
             }
             PromptAnswer::No => {
                 let message = format!("`{}` was not approved; it stays pending", row.plan.id);
@@ -88,22 +132,40 @@ async fn approve(args: &Approve, store: &Store, url: &StoreUrl, voice: OutputSet
     }
     let (shown, note) = ((&row.plan).into(), args.note.as_deref());
     let input = ApprovalInput { shown, typed: typed.as_deref(), note };
-    let decided =
-        match decide::decider(store, &person).approve_plan(&row.plan.id, input, Timestamp::now()).await {
-            Ok(decided) => decided,
-            Err(error) => {
-                let is_mistyped = error.is_mistyped();
-                let mut trouble = decide::lost(store, url, &row, error, voice).await;
-                if let CommandError::Refused(refused) = &mut trouble
-                    && is_mistyped
-                {
-                    refused.warnings = person.warnings;
-                    refused.data.insert("plan".into(), sheet::json(&row, &redactor, now));
-                }
-                return Err(trouble);
+    let decided_at = Timestamp::now();
+    let decided = match decide::decider(store, &person).approve_plan(&row.plan.id, input, decided_at).await {
+        Ok(decided) => decided,
+        Err(error) => {
+            let is_mistyped = error.is_mistyped();
+            let mut trouble = decide::lost(store, url, &row, error, voice).await;
+            if let CommandError::Refused(refused) = &mut trouble
+                && is_mistyped
+            {
+                refused.warnings = person.warnings;
+                refused.data.insert("plan".into(), sheet::json(&row, &redactor, now));
             }
-        };
-    answer(args, store, url, &row, person, decided).await
+            return Err(trouble);
+        }
+    };
+    let is_held = row.is_held_open(decided_at);
+    let answer = answer(args, store, url, &row, person, decided).await?;
+    let answer = answer.with("call_waits", is_held);
+    Ok(ApproveOutcome::Approved(Box::new(ApprovedAnswer { answer, row, is_held })))
+}
+
+/// A plan that was approved before and is to run now. The person proves who they are all the same.
+async fn approved_before(
+    store: &Store,
+    url: &StoreUrl,
+    row: PlanRow,
+    voice: OutputSettings,
+) -> Result<ApproveOutcome, CommandError> {
+    let person = person::prove(store, url, voice).await?;
+    let by = row.approval.as_ref().map(|approval| approval.by.to_string()).unwrap_or_default();
+    let text = format!("{} was approved by {}\n", row.plan.id, visible(&by));
+    let mut answer = Answer::text(text).with("plan_id", row.plan.id.as_str());
+    answer.warnings = person.warnings;
+    Ok(ApproveOutcome::Approved(Box::new(ApprovedAnswer { answer, row, is_held: false })))
 }
 
 /// Says what was approved, and gives the grant that was asked for with it.
@@ -122,6 +184,9 @@ async fn answer(
         visible(&decided.plan.tool.to_string()),
         visible(person.name.as_str())
     );
+    if !args.run {
+        text.push_str(&format!("{}\n", paint(DIM, what_follows(row))));
+    }
     let mut answer = Answer::default()
         .with("plan_id", row.plan.id.as_str())
         .with("state", PlanState::Approved.as_str())
@@ -137,6 +202,17 @@ async fn answer(
     }
     answer.text = text;
     Ok(answer)
+}
+
+/// What becomes of a plan that was just approved.
+pub(crate) fn what_follows(row: &PlanRow) -> String {
+    if row.is_held_open(Timestamp::now()) {
+        return "the agent's call still waits and runs it now".to_owned();
+    }
+    format!(
+        "the agent's call no longer waits: it runs when the agent asks again, or now with countersign approve {} --run",
+        find::short_id(row.plan.id.as_str())
+    )
 }
 
 /// Off a terminal the flags have to say everything a person would be asked.

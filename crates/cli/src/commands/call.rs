@@ -6,6 +6,7 @@ mod call_outcome;
 mod local_client;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use countersign_config::ToolSurface;
 use countersign_gateway::principal::{ModeLimit, Principal};
 use countersign_policy::call::CallerScopes;
@@ -18,13 +19,14 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Cli;
 use crate::command_result::CommandResult;
+use crate::commands::completions::candidates;
 use crate::commands::serve;
 use crate::local_gateway::ResolvedConfig;
 use crate::output::OutputSettings;
 
 const WHO: &str = "local-cli";
 /// The session: one for all calls, so that a call made again finds the plan somebody approved meanwhile.
-const SESSION: &str = "cli";
+pub(crate) const SESSION: &str = "cli";
 
 #[derive(Args, Debug)]
 pub(crate) struct CallArgs {
@@ -64,7 +66,7 @@ pub(crate) enum CallCommand {
 #[derive(Args, Debug)]
 pub(crate) struct ToolCallArgs {
     /// The tool's full name
-    #[arg(long, value_name = "UPSTREAM:TOOL")]
+    #[arg(long, value_name = "UPSTREAM:TOOL", add = ArgValueCandidates::new(candidates::tool_names))]
     tool_name: FullName,
 
     /// Its arguments, a JSON object
@@ -104,7 +106,7 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
     blueprint.with_gateway(voice, async |gateway| {
         let principal = Principal {
             id: PrincipalId::new(WHO),
-            // Whoever can type a command may be an agent with a shell: people prove themselves where it matters.
+            // An agent with a shell can type this command, too: a person proves who they are where that matters.
             role: Role::Agent,
             credential: None,
             scopes: CallerScopes { max_mode: blueprint.config.gateway.max_mode, ..CallerScopes::all() },
@@ -113,6 +115,7 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
             surface: ToolSurface::Router,
             source: Source::Cli,
             host: HostInfo::new(None, None, serve::working_folder().as_deref()),
+            launcher: None,
         };
         let mut line = local_client::Line::open(&gateway, principal, &blueprint.config, voice).await?;
         let asked = wanted.arguments(variant);
@@ -139,7 +142,7 @@ impl ToolCallArgs {
         let mut all = Map::from_iter([
             ("name".to_owned(), json!(self.tool_name.to_string())),
             ("intent".to_owned(), Value::Object(intent)),
-            // Whoever typed the command is asked right here: nothing is held open for another rail.
+            // The person who typed the command is asked right here: nothing is held open for another channel.
             ("wait_seconds".to_owned(), json!(0)),
         ]);
         all.extend(self.json_args.as_ref().map(|text| ("args_json".to_owned(), json!(text))));

@@ -43,7 +43,10 @@ pub(crate) fn run(args: &DoctorArgs, cli: &Cli, voice: OutputSettings) -> Comman
         Ok(None) => checks.push(
             Check::new("configuration", State::Bad, "there is no configuration").fix("countersign init"),
         ),
-        Err(trouble) => checks.push(Check::new("configuration", State::Bad, check::one_line(&trouble))),
+        Err(trouble) => checks.push(
+            Check::new("configuration", State::Bad, check::one_line(&trouble))
+                .fix(check::own_command(cli, "policy check")),
+        ),
     }
     answer(&checks)
 }

@@ -83,7 +83,7 @@ async fn open(args: &OpenArgs, store: &Store, url: &StoreUrl, voice: OutputSetti
     if !opened {
         answer
             .warnings
-            .push("the link works once, within a minute; whoever opens it decides as you".to_owned());
+            .push("the link works once, within a minute; anyone who opens it decides as you".to_owned());
     }
     Ok(answer)
 }
@@ -109,7 +109,8 @@ fn checked(desk: &str) -> Result<String, CommandError> {
     }
 }
 
-fn answers(desk: &str) -> bool {
+/// Whether something listens at the address.
+pub(crate) fn answers(desk: &str) -> bool {
     let (usual, host) = match desk.split_once("://") {
         Some(("https", host)) => (443, host),
         Some((_, host)) => (80, host),

@@ -1,8 +1,9 @@
-//! `countersign plans`: what waits for a person, and what became of it. Decides nothing; `approve` and `reject` do.
+//! `countersign plans`: plans that wait for a person, and what became of the others. Decides nothing; `approve` and `reject` do.
 
 pub(crate) mod changes;
 pub(crate) mod find;
-mod list;
+mod inbox;
+pub(crate) mod list;
 mod resume;
 pub(crate) mod sheet;
 mod show;
@@ -32,7 +33,7 @@ pub(crate) enum PlansCommand {
     /// Show one plan in full
     #[command(after_help = show::EXAMPLES)]
     Show(show::PlansShowArgs),
-    /// Follow new plans
+    /// Decide plans as they come, in a small inbox; off a terminal, follow them line by line
     #[command(after_help = watch::EXAMPLES)]
     Watch(watch::PlansWatchArgs),
     /// Resume a principal that was paused after too many rejections

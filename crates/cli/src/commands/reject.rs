@@ -1,6 +1,7 @@
 //! `countersign reject`: a person rejects a plan, with a note for the agent. Safe, so it does not ask for confirmation.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use countersign_policy::confirm::PlanState;
 use countersign_store::StoreUrl;
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use jiff::Timestamp;
 use crate::cli::Cli;
 use crate::command_result::CommandResult;
 use crate::commands::approve::decide;
+use crate::commands::completions::candidates;
 use crate::commands::plans::{find, sheet};
 use crate::local_gateway::StoreArgs;
 use crate::output::OutputSettings;
@@ -22,7 +24,8 @@ pub(crate) struct Reject {
     #[command(flatten)]
     of: StoreArgs,
 
-    /// The plan's id, or at least 6 characters of its beginning or end
+    /// The plan's id, as lists show it or in full; at least 5 characters of its beginning or end
+    #[arg(add = ArgValueCandidates::new(candidates::pending_plans))]
     id: String,
 
     /// The reason; the agent sees it

@@ -14,6 +14,7 @@ use countersign_gateway::assemble::{GatewayEnvironment, assemble, frame_limits};
 use countersign_gateway::http;
 use countersign_gateway::principal::{ModeLimit, Principal};
 use countersign_gateway::service::GatewayService;
+use countersign_host_config::Host;
 use countersign_mcp::server::{self as wire, HttpOptions, SealKey, ServeOptions, StdioOptions};
 use countersign_policy::call::{CallerScopes, HostVouching};
 use countersign_policy::digest::Digest;
@@ -76,6 +77,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", value_parser = plain_name, conflicts_with = "http")]
     host: Option<String>,
 
+    /// The project the host works in, for hosts that start programs elsewhere; else the working directory
+    ///
+    /// Upstreams with `folders` are served only in those folders.
+    #[arg(long, value_name = "DIR", conflicts_with = "http")]
+    folder: Option<std::path::PathBuf>,
+
     /// The name of this gateway's chain in an audit log that several gateways share
     #[arg(long, value_name = "NAME", value_parser = plain_name)]
     replica: Option<String>,
@@ -93,13 +100,18 @@ fn plain_name(name: &str) -> Result<String, String> {
 
 /// Who is on a stdio connection. The host's name is what it was started with, never what its client claims: a claim must not
 /// open another host's grants.
-fn local_principal(role: Role, host: Option<&str>) -> PrincipalId {
-    let folder = working_folder().unwrap_or_default();
+fn local_principal(role: Role, host: Option<&str>, folder: Option<&str>) -> PrincipalId {
     match (role, host) {
-        (Role::Agent, Some(host)) => host_principal(host, &person::our_name(), &folder),
+        (Role::Agent, Some(host)) => host_principal(host, &person::our_name(), folder.unwrap_or_default()),
         // A person is one, wherever they are.
         (Role::Agent, None) | (Role::Human, _) => PrincipalId::new(format!("local-{role}")),
     }
+}
+
+/// What is known of the host before its client says anything.
+fn local_host(host: Option<&str>, folder: Option<&str>) -> Option<HostInfo> {
+    let title = host.and_then(Host::named).map(|known| known.title);
+    HostInfo::new(host, None, folder).map(|host| host.with_title(title))
 }
 
 /// The folder this process works in, as text.
@@ -154,7 +166,24 @@ struct ServeSetup {
     http: Option<SocketAddr>,
     files: ConfigFiles,
     mode: Option<Mode>,
+    /// Who started this process over stdio; none where it serves many, or a person.
+    audience: Option<HostConnection>,
     replica: Option<String>,
+}
+
+/// The host and the folder of a stdio connection.
+#[derive(Clone, Debug)]
+struct HostConnection {
+    host: Option<String>,
+    folder: Option<String>,
+}
+
+impl HostConnection {
+    /// Takes out upstreams that are for other hosts or folders: they are not even started.
+    fn keep_own(&self, config: &mut Config) {
+        let folder = self.folder.as_ref().map(std::path::Path::new);
+        config.upstreams.retain(|one| one.audience.admits(self.host.as_deref(), folder));
+    }
 }
 
 impl ServeSetup {
@@ -174,12 +203,18 @@ impl ServeSetup {
         let mut config =
             parsed.settle(&|reference| files.look_up(reference)).map_err(|found| files.invalid(&found))?;
         config.gateway.mode = args.mode.unwrap_or(config.gateway.mode);
+        let folder = args.folder.as_ref().map(|folder| folder.display().to_string()).or_else(working_folder);
+        let audience = (args.http.is_none() && role == Role::Agent)
+            .then(|| HostConnection { host: args.host.clone(), folder: folder.clone() });
+        if let Some(connection) = &audience {
+            connection.keep_own(&mut config);
+        }
         let name = match &args.session {
             Some(name) => SessionId::new(format!("stdio:{name}")),
             None => SessionId::new(format!("stdio:{}", uuid::Uuid::new_v4())),
         };
         let local = Principal {
-            id: local_principal(role, args.host.as_deref()),
+            id: local_principal(role, args.host.as_deref(), folder.as_deref()),
             role,
             credential: None,
             // The host started this process: what its user interface answers is the host's word.
@@ -192,7 +227,8 @@ impl ServeSetup {
             session: Some(name.clone()),
             surface: args.surface.unwrap_or(config.gateway.surface),
             source: Source::Mcp,
-            host: HostInfo::new(args.host.as_deref(), None, working_folder().as_deref()),
+            host: local_host(args.host.as_deref(), folder.as_deref()),
+            launcher: environment::launcher(),
         };
         Ok(Self {
             store: records::locate(None, cli)?,
@@ -211,6 +247,7 @@ impl ServeSetup {
             config,
             files,
             mode: args.mode,
+            audience,
             replica: args.replica.clone(),
         })
     }
@@ -261,7 +298,8 @@ impl ServeSetup {
         })?;
         telemetry.observe(&gateway);
         countersign_gateway::replicas::join(&gateway);
-        tokio::spawn(reload::follow(self.files, self.mode, Arc::clone(&gateway), refresher, assembly));
+        let overrides = reload::ServeOverrides { mode: self.mode, audience: self.audience };
+        tokio::spawn(reload::follow(self.files, overrides, Arc::clone(&gateway), refresher, assembly));
         if let Some(keep) = self.config.ledger.keep {
             tokio::spawn(retention::keep(store.clone(), url.clone(), keep));
         }
@@ -347,7 +385,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 async fn patience(stopping: tokio::sync::oneshot::Receiver<()>) {
     match stopping.await {
         Ok(()) => tokio::time::sleep(PATIENCE).await,
-        // Whoever would tell is gone with the listener, which says why itself.
+        // The sender is gone with the listener, which reports the reason itself.
         Err(_) => std::future::pending().await,
     }
 }
@@ -394,7 +432,7 @@ mod tests {
         assert!(!name("codex", "a\u{202e}", "/a\u{1b}[2J").chars().any(char::is_control));
         let (one, other) = (name("codex", "ada", &"x".repeat(9000)), name("codex", "ada", &"x".repeat(9001)));
         assert!(one.len() < 100 && one != other, "{one}");
-        assert_eq!(local_principal(Role::Human, Some("codex")).as_str(), "local-human");
-        assert_eq!(local_principal(Role::Agent, None).as_str(), "local-agent");
+        assert_eq!(local_principal(Role::Human, Some("codex"), None).as_str(), "local-human");
+        assert_eq!(local_principal(Role::Agent, None, None).as_str(), "local-agent");
     }
 }

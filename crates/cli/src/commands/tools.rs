@@ -8,10 +8,12 @@ mod list;
 mod show;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use countersign_policy::ids::FullName;
 
 use crate::cli::Cli;
 use crate::command_result::CommandResult;
+use crate::commands::completions::candidates;
 use crate::local_gateway::StoreArgs;
 use crate::output::OutputSettings;
 
@@ -36,14 +38,14 @@ pub(crate) enum ToolsCommand {
     #[command(after_help = show::EXAMPLES)]
     Show {
         /// The tool's full name
-        #[arg(value_name = "UPSTREAM:TOOL")]
+        #[arg(value_name = "UPSTREAM:TOOL", add = ArgValueCandidates::new(candidates::tool_names))]
         tool: FullName,
     },
     /// Compare the accepted definition with the upstream's current one
     #[command(after_help = diff::EXAMPLES)]
     Diff {
         /// The tool's full name
-        #[arg(value_name = "UPSTREAM:TOOL")]
+        #[arg(value_name = "UPSTREAM:TOOL", add = ArgValueCandidates::new(candidates::tool_names))]
         tool: FullName,
     },
     /// Propose which tools without annotations only read, to accept as rules

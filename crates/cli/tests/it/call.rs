@@ -466,3 +466,115 @@ fn a_number_keeps_its_digits_however_long_it_is() {
     world.write("n.json", &format!("{{\"n\": {}1, \"far\": 1e400}}", &LONG[..29]));
     assert_ne!(before, digest());
 }
+
+#[test]
+fn tools_of_one_upstream_are_listed_without_starting_another() {
+    let world = world();
+    world.write("countersign.toml", &format!("{CONFIG}\n[upstreams.other]\ncommand = \"sh\"\nargs = [\"-c\", \"touch started; exec sleep 60\"]\n"));
+    for args in [
+        ["tools", "list", "--upstream", "notes"].as_slice(),
+        &["tools", "list", "--upstream", "notes", "--live"],
+    ] {
+        let listed = world.run(args);
+        assert!(listed.code == Some(0) && listed.stdout.contains("notes:get_note"), "{listed}");
+        assert!(!world.work().join("started").exists(), "{listed}");
+    }
+    let unknown = world.run(&["tools", "list", "--upstream", "nots"]);
+    assert!(unknown.code == Some(3) && unknown.stderr.contains("`notes`"), "{unknown}");
+}
+
+#[test]
+fn explaining_a_call_says_what_the_tools_own_page_says() {
+    let world = world();
+    let explain = |tool: &str| world.run(&["policy", "explain", "--tool", tool, "--json"]).envelope();
+    // Nothing is listed yet: the name is all there is.
+    assert_eq!(explain("notes:audit")["data"]["explained"]["effect"], "write");
+    assert_eq!(world.run(&["tools", "list"]).code, Some(0));
+    for tool in ["get_note", "add_note", "edit_note", "wipe_notes", "break_note", "audit"] {
+        let tool = format!("notes:{tool}");
+        let shown = world.run(&["tools", "show", &tool, "--json"]).envelope();
+        let explained = explain(&tool);
+        assert_eq!(explained["data"]["explained"]["decided"], shown["data"]["decided"], "{tool}");
+        assert_eq!(explained["data"]["explained"]["effect"], shown["data"]["tool"]["effect"], "{tool}");
+    }
+    assert_eq!(explain("notes:audit")["data"]["explained"]["effect"], "read");
+    // A definition that changed is withheld, and that is said.
+    world.write("definitions.json", r#"{"get_note": {"description": "Read and send a note"}}"#);
+    assert_eq!(world.run(&["tools", "list", "--live"]).code, Some(0));
+    let warnings = explain("notes:get_note")["warnings"].to_string();
+    assert!(warnings.contains("withheld") && warnings.contains("tools diff notes:get_note"), "{warnings}");
+}
+
+/// A plan to edit a note, which waits for a person.
+fn held_edit(world: &World, text: &str) -> String {
+    let arguments = json!({"text": text}).to_string();
+    let edit = ["tool-destructive", "--tool-name=notes:edit_note", "--json_args", &arguments, "--json"];
+    let held = call(world, &edit).envelope();
+    let plan = held["errors"][0]["details"]["plan_id"].as_str().or(held["data"]["plan_id"].as_str());
+    plan.unwrap_or_else(|| panic!("{held:#}")).to_owned()
+}
+
+#[test]
+fn approve_run_runs_the_plan_once_and_says_what_came_of_it() {
+    let world = world();
+    let plan = held_edit(&world, "new");
+    let ran = world.run(&["approve", &plan, "--yes", "--run"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.contains("done notes:edit_note") && ran.stdout.contains("edit_note is done"), "{ran}");
+    assert_eq!(calls(&world), [json!(["edit_note", {"dry_run": false, "text": "new"}])]);
+    let again = world.run(&["approve", &plan, "--yes", "--run"]);
+    assert_eq!(again.code, Some(3), "{again}");
+    assert_eq!(calls(&world).len(), 1);
+    // One that was approved before runs, too; and what fails is said.
+    let plan = held_edit(&world, "two");
+    let approved = world.run(&["approve", &plan, "--yes"]);
+    assert!(approved.stdout.contains("no longer waits") && approved.stdout.contains("--run"), "{approved}");
+    let ran = world.run(&["approve", &plan, "--yes", "--run", "--json"]).envelope();
+    assert_eq!(ran["data"]["state"], "done", "{ran:#}");
+    assert_eq!(calls(&world).len(), 2);
+}
+
+#[test]
+fn completions_know_plans_tools_and_upstreams() {
+    let world = world();
+    let plan = held_edit(&world, "new");
+    let complete = |words: &[&str]| {
+        let at = words.len().to_string();
+        let variables = [
+            ("COUNTERSIGN_COMPLETE", "bash"),
+            ("_CLAP_COMPLETE_INDEX", at.as_str()),
+            ("_CLAP_IFS", "\n"),
+            ("_CLAP_COMPLETE_COMP_TYPE", "9"),
+            ("_CLAP_COMPLETE_SPACE", "true"),
+        ];
+        world.run_with(&variables, &[&["--", "countersign"], words].concat()).stdout
+    };
+    assert!(complete(&["approve", "pln"]).contains(&plan));
+    assert!(complete(&["plans", "show", ""]).contains(&plan));
+    assert!(complete(&["tools", "show", "notes:"]).contains("notes:wipe_notes"));
+    assert!(complete(&["policy", "explain", "--tool", "notes:g"]).contains("notes:get_note"));
+    assert!(complete(&["tools", "list", "--upstream", ""]).contains("notes"));
+    assert!(complete(&["appr"]).contains("approve"));
+    // Without a store nothing is offered and nothing is made.
+    let empty = World::new();
+    let variables = [("COUNTERSIGN_COMPLETE", "bash"), ("_CLAP_COMPLETE_INDEX", "2")];
+    let offered = empty.run_with(&variables, &["--", "countersign", "approve", ""]);
+    assert!(!offered.stdout.contains("pln_") && !empty.work().join("countersign.db").exists(), "{offered}");
+}
+
+#[test]
+fn status_says_what_waits_and_starts_nothing() {
+    let world = world();
+    let empty = world.run(&["status"]);
+    assert!(empty.code == Some(0) && empty.stdout.contains("nothing recorded yet"), "{empty}");
+    held_edit(&world, "new");
+    std::fs::remove_file(world.work().join("server.py")).unwrap();
+    let status = world.run(&["status"]);
+    assert_eq!(status.code, Some(0), "{status}");
+    for part in ["countersign.toml", "1 plan, the oldest since", "6 tools can be used", "no page answers"] {
+        assert!(status.stdout.contains(part), "{part}: {status}");
+    }
+    let data = world.run(&["status", "--json"]).envelope();
+    assert_eq!(data["data"]["pending"], 1, "{data:#}");
+    assert_eq!(data["data"]["tools"]["withheld"], json!([]));
+}

@@ -163,7 +163,8 @@ fn what_goes_around_us_what_is_broken_and_what_can_be_mended() {
     assert_eq!(find(&found, "goes around countersign: files")["fix"], "countersign init --host cursor");
     // What `init` would leave where it is gets no fix that would not help.
     let asks = find(&found, "`ask` goes around countersign: it asks for `input:tok`");
-    assert_eq!(asks["fix"], "change that, then countersign init --host vscode");
+    let fix = "${EDITOR:-vi} <room>/home/.config/Code/User/mcp.json  # change that, then: countersign init --host vscode";
+    assert_eq!(asks["fix"], fix);
     assert_eq!(find(&found, "settings.json): line 2")["state"], "bad");
     assert_eq!(find(&found, "others may read")["state"], "bad");
     assert_eq!(find(&found, "`gone` does not answer")["fix"], "countersign upstreams test gone");
@@ -197,4 +198,43 @@ fn a_port_somebody_else_has_is_seen() {
     answers.join().unwrap();
     assert_eq!(code, Some(1));
     assert_eq!(find(&found, "it may be another program")["state"], "bad");
+}
+
+/// Each fix can be pasted into a shell, from any folder.
+#[test]
+fn every_fix_is_a_complete_command() {
+    let world = World::new();
+    let config = world.home().join("my conf/countersign.toml");
+    put(
+        &config,
+        "[gateway]\nagent_auth = \"loopback-open\"\n[confirm]\nstrength = { write = \"caller\" }\n[upstreams.gone]\ncommand = \"/nowhere/program\"\n",
+    );
+    put(
+        &world.home().join(".cursor/mcp.json"),
+        "{\"mcpServers\": {\"a\": {\"command\": \"x\"}, \"b\": {\"command\": \"x\", \"env\": {\"A\": \"${UNSET}\"}}}}",
+    );
+    put(&world.home().join(".qwen/settings.json"), "{ not json");
+    put(
+        &world.home().join(".claude/settings.json"),
+        "{\"permissions\": {\"defaultMode\": \"bypassPermissions\"}}",
+    );
+    put(&world.home().join(".config/goose/config.yaml"), "extensions:\n  fs:\n    cmd: npx\n");
+    let (_, found) = checks(&world, &["--config", config.to_str().unwrap()]);
+    let fixes: Vec<&str> = found.iter().filter_map(|check| check["fix"].as_str()).collect();
+    assert!(fixes.len() >= 8, "{fixes:#?}");
+    for fix in &fixes {
+        let program = fix.split_whitespace().next().unwrap();
+        assert!(["countersign", "${EDITOR:-vi}", "chmod", "sudo"].contains(&program), "{fix}");
+        assert!(!fix.contains('…') && !fix.contains(" NAME\n"), "{fix}");
+        let read = world.command("sh").args(["-nc", fix]).output().unwrap();
+        assert!(read.status.success(), "{fix}");
+    }
+    let test = fixes.iter().find(|fix| fix.contains("upstreams test")).unwrap();
+    assert_eq!(*test, "countersign upstreams test gone --config '<room>/home/my conf/countersign.toml'");
+    // A command of ours is one that this program takes.
+    for fix in fixes.iter().filter(|fix| fix.starts_with("countersign ")) {
+        let line = fix.replacen("countersign", &format!("'{}'", binary().display()), 1);
+        let taken = world.command("sh").args(["-c", &format!("{line} --help")]).output().unwrap();
+        assert!(taken.status.success(), "{fix}");
+    }
 }

@@ -101,11 +101,31 @@ fn help_is_an_envelope_when_asked() {
 }
 
 #[test]
+fn a_mistyped_command_names_the_one_that_was_meant() {
+    let world = World::new();
+    for (typed, meant) in [
+        ("aprove", "approve"),
+        ("plan", "plans"),
+        ("tols", "tools"),
+        ("rejct", "reject"),
+        ("activ", "activity"),
+    ] {
+        let refused = world.run(&[typed]);
+        assert_eq!(refused.code, Some(2), "{refused}");
+        assert!(refused.stderr.contains(&format!("did you mean `{meant}`?")), "{refused}");
+        assert!(refused.stderr.contains(&format!("next: countersign {meant} --help")), "{refused}");
+    }
+    let refused = world.run(&["plans", "wach"]);
+    assert!(refused.stderr.contains("did you mean `watch`?"), "{refused}");
+    assert!(!world.run(&["xyzzy"]).stderr.contains("did you mean"));
+}
+
+#[test]
 fn every_shell_gets_its_completions() {
     let world = World::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let transcript = world.run(&["completions", shell]);
-        assert!(transcript.code == Some(0) && transcript.stdout.contains("activity"), "{shell}");
+        assert!(transcript.code == Some(0) && transcript.stdout.contains("COUNTERSIGN_COMPLETE"), "{shell}");
         assert_eq!(
             world.run(&["completions", shell, "--json"]).envelope()["data"]["script"],
             transcript.stdout

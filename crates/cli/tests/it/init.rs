@@ -13,6 +13,8 @@ use crate::world::{World, binary};
 
 mod http;
 mod rules;
+mod servers;
+mod service;
 
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
@@ -255,7 +257,7 @@ fn the_first_start_after_init_lists_the_tools_of_a_server_that_hangs() {
     assert_eq!(world.run(&["init", "--yes"]).code, Some(0));
     fs::write(&hang, "").unwrap();
     let config = world.home().join(".config/countersign/countersign.toml");
-    let args = ["serve", "--surface", "direct", "--config", config.to_str().unwrap()];
+    let args = ["serve", "--host", "cursor", "--surface", "direct", "--config", config.to_str().unwrap()];
     let mut gateway = world.countersign(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let frames = concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"once","version":"1"}}}"#,
@@ -739,8 +741,21 @@ fn the_mode_sessions_begin_in_is_written_once() {
     assert_eq!(world.run(&["init", "--yes", "--mode", "all"]).code, Some(2));
     let other = World::new();
     put(&other, ".claude.json", "{}");
-    assert_eq!(other.run(&["init", "--yes", "--no-start"]).code, Some(0));
-    assert!(config(&other).contains("mode = \"ask\""));
+    let done = other.run(&["init", "--yes", "--no-start"]);
+    assert_eq!(done.code, Some(0), "{done}");
+    assert!(config(&other).contains("mode = \"execute\"") && config(&other).contains("profile = \"solo\""));
+    // Nobody was asked: what was taken is said, with the option that says otherwise.
+    for part in [
+        "who agrees to changes: your host's dialog",
+        "(--profile solo)",
+        "sessions begin working",
+        "(--mode execute)",
+    ] {
+        assert!(done.stderr.contains(part), "{part}: {done}");
+    }
+    let team = other.run(&["init", "--yes", "--no-start", "--profile", "team"]);
+    assert_eq!(team.code, Some(0), "{team}");
+    assert!(config(&other).contains("profile = \"team\""), "{}", config(&other));
 }
 
 /// What `init` does not know is not passed over in silence.

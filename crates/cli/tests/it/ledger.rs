@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use countersign_policy::confirm::{Approval, ApprovalRail};
+use countersign_policy::confirm::{Approval, RecordedChannel};
 use countersign_policy::effect::Effect;
 use countersign_policy::ids::{LedgerId, PlanId};
 use countersign_policy::intent::{CallToolVariant, DeclaredIntent};
@@ -45,7 +45,7 @@ pub(crate) async fn open(path: &Path) -> Store {
 /// An agent tries to delete a repository; a person agrees; it is gone. And someone wrote an ugly reason.
 fn story() -> Vec<Entry> {
     let plan = PlanId::mint(start(), 7);
-    let approval = Approval::over(ApprovalRail::Cli, "ada".into(), start());
+    let approval = Approval::over(RecordedChannel::Cli, "ada".into(), start());
     let approved = Some(Json::of(&serde_json::to_value(approval).unwrap()));
     let delete = |status| Entry {
         upstream: Some("github".into()),

@@ -46,7 +46,7 @@ fn the_inbox_and_one_plan_whole() {
         show,
         world.run(&["plans", "show", "0BBBBB"]),
         world.run(&["plans", "list", "--state", "rejected"]),
-        world.run(&["plans", "show", "0AAAA"]),
+        world.run(&["plans", "show", "AAAA"]),
         world.run(&["plans", "show", "01KA4Z"]),
         world.run(&["plans", "show", "nosuch"]),
         world.run(&["plans", "list", "--state", "waiting"]),
@@ -366,6 +366,66 @@ fn a_person_at_a_terminal_is_asked() {
         .map(|plan| plan["state"].as_str().unwrap())
         .collect();
     assert_eq!(states, ["rejected", "approved", "approved"]);
+}
+
+#[test]
+fn short_ids_mean_one_plan_or_name_the_candidates() {
+    let world = world();
+    for typed in ["pln_…AAAAA", "…aaaaa", "AAAAA", "pln_...AAAAA", "01KA4…AAAAA"] {
+        let shown = world.run(&["plans", "show", typed, "--json"]).envelope();
+        assert_eq!(shown["data"]["plan"]["plan_id"], "pln_01KA4Z7Q3V9M5T2X8R6W0AAAAA", "{typed}");
+    }
+    wait(async {
+        let store = open(&store_of(&world)).await;
+        hold(&store, &plan("01KA4Z7Q3V9M5T2X8R6W1AAAAA", "github:edit_repo", Kind::Preview, json!({}))).await;
+    });
+    let both = world.run(&["approve", "pln_…AAAAA", "--yes"]);
+    assert_eq!(both.code, Some(2), "{both}");
+    for id in ["pln_01KA4Z7Q3V9M5T2X8R6W0AAAAA", "pln_01KA4Z7Q3V9M5T2X8R6W1AAAAA"] {
+        assert!(both.stderr.contains(id), "{both}");
+    }
+    // On a terminal lists show what every command takes; in a pipe ids stay whole.
+    let list = typed(&world, &["plans", "list"], &[]).stdout;
+    assert!(list.contains("pln_…BBBBB") && !list.contains("pln_01KA"), "{list}");
+    assert!(world.run(&["plans", "list"]).stdout.contains("pln_01KA4Z7Q3V9M5T2X8R6W0BBBBB"));
+}
+
+/// The inbox on a terminal: a plan is chosen, looked at, approved and rejected; escape sequences in it stay text.
+#[test]
+fn plans_are_decided_in_the_inbox_on_a_terminal() {
+    let world = World::new();
+    let id = |end: &str| format!("01KA4Z7Q3V9M5T2X8R6W0{end}");
+    wait(async {
+        let store = open(&store_of(&world)).await;
+        let evil = json!({"repo": "a\u{1b}[2Jb\u{202e}c"});
+        hold(&store, &plan(&id("AAAAA"), "github:edit_repo", Kind::Preview, evil)).await;
+        hold(&store, &plan(&id("BBBBB"), "github:close_issue", Kind::Simple, json!({}))).await;
+    });
+    let asked = typed(
+        &world,
+        &["plans", "watch"],
+        &[
+            ("2 plans wait", "r"),
+            ("a note for the agent", "not today\r"),
+            ("rejected pln_…BBBBB", "j"),
+            ("▸ ", "a"),
+            ("Approve?", "y"),
+            ("approved pln_…AAAAA", "q"),
+        ],
+    );
+    assert_eq!(asked.code, Some(0), "{asked}");
+    assert!(asked.stdout.contains("\\u{1b}[2J") && asked.stdout.contains("\\u{202e}"), "{asked}");
+    assert!(!asked.stdout.contains("a\u{1b}[2Jb") && !asked.stdout.contains('\u{202e}'), "{asked}");
+    let plans = world.run(&["plans", "list", "--all", "--json"]).envelope();
+    let told: Vec<(&str, &str)> = plans["data"]["plans"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plan| (plan["state"].as_str().unwrap(), plan["note"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(told, [("rejected", "not today"), ("approved", "")]);
+    let row = world.run(&["activity", "list", "--type", "approval", "--limit", "1", "--json"]).envelope();
+    assert_eq!(row["data"]["activities"][0]["source"], "cli", "{row}");
 }
 
 #[test]

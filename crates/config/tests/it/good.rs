@@ -145,6 +145,8 @@ fn every_section_and_upstream_key() {
         relist = "1m"
         timeout = "30s"
         prefix = false
+        hosts = ["claude-code", "codex"]
+        folders = ["/srv/app"]
         "#,
     );
     let gateway = &config.gateway;
@@ -174,6 +176,8 @@ fn every_section_and_upstream_key() {
         (UpstreamTrust::Review, UpstreamStart::Eager, ToolNamePrefix::None)
     );
     assert_eq!((one.relist, one.timeout), (Duration::from_secs(60), Some(Duration::from_secs(30))));
+    assert!(one.audience.admits(Some("codex"), Some("/srv/app/sub".as_ref())));
+    assert!(!one.audience.admits(Some("cursor"), Some("/srv/app".as_ref())));
     let native = good("[upstreams.notes]\nkind = \"memory\"\n");
     assert_eq!(native.upstreams[0].kind, UpstreamKind::Native { kind: NativeKind::Memory, folder: None });
     assert_eq!(native.upstreams[0].relist, Duration::from_secs(600));

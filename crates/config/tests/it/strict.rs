@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use countersign_config::{self as config, Source};
-use countersign_policy::confirm::{Approval, ApprovalRail, ConfirmInput, PendingPlan, PlanState};
+use countersign_policy::confirm::{Approval, ConfirmInput, PendingPlan, PlanState, RecordedChannel};
 use countersign_policy::gate::Verdict;
 use countersign_policy::grant::{Allowed, Grant};
 use countersign_policy::ids::PlanId;
@@ -178,7 +178,7 @@ proptest! {
         let mut confirm_input = ConfirmInput::default();
         if let Verdict::Hold(draft) = world.judge(ask(ConfirmInput::default()), now) {
             let plan = draft.freeze(PlanId::mint(now, 1), draft.computed_preview(), now, Duration::from_secs(60));
-            let approval = Some(Approval::over(ApprovalRail::Page, "alice".into(), now));
+            let approval = Some(Approval::over(RecordedChannel::Page, "alice".into(), now));
             world.pending_plan = Some(PendingPlan { plan, state: PlanState::Approved, approval, token_expires: at(2_000), note: None, ended: None, credential_expires: None });
             confirm_input = ConfirmInput { token: Some("token".into()), yes: Some(true), text: None };
         }

@@ -21,10 +21,10 @@ use crate::state::GatewayState;
 use crate::surfaces::own::plan_text;
 use crate::surfaces::refuse_unread;
 
-pub const NAME: &str = "answer_plan";
+pub(crate) const NAME: &str = "answer_plan";
 
 /// The definition, marked as visible to cards only.
-pub fn definition() -> RawJson {
+pub(crate) fn definition() -> RawJson {
     let text = json!({"type": "string"});
     raw::to_raw(&json!({
         "name": NAME,
@@ -42,7 +42,7 @@ pub fn definition() -> RawJson {
     }))
 }
 
-pub async fn call(gateway: &Arc<GatewayState>, caller: Caller, params: &RawValue) -> Answer {
+pub(crate) async fn call(gateway: &Arc<GatewayState>, caller: Caller, params: &RawValue) -> Answer {
     match answer(gateway, &caller, params).await {
         Ok(envelope) => Answer::Envelope(envelope),
         Err(refusal) => {

@@ -2,7 +2,7 @@
 //! Redacted values stay redacted.
 
 use countersign_policy::call::HostVouching;
-use countersign_policy::confirm::{ApprovalRail, Kind};
+use countersign_policy::confirm::{Kind, RecordedChannel};
 use countersign_policy::plan::{Plan, PlanStep, Preview};
 use countersign_policy::preview::ChangeView;
 use countersign_policy::redact::Redactor;
@@ -15,7 +15,7 @@ use crate::escape;
 use crate::state::GatewayState;
 
 /// The `_meta` of an answer that asks for confirmation: the plan in full, and the nonce of its buttons.
-pub fn confirmation_meta(
+pub(crate) fn confirmation_meta(
     gateway: &GatewayState,
     plan: &Plan,
     holding: &Holding,
@@ -36,7 +36,7 @@ pub fn confirmation_meta(
         ("approve_command".to_owned(), format!("countersign approve {}", holding.plan_id).into()),
     ]);
     // Offer no button whose answer would not be strong enough.
-    let is_enough = ApprovalRail::Card.strength_with(vouching) >= plan.requirement.strength;
+    let is_enough = RecordedChannel::Card.strength_with(vouching) >= plan.requirement.strength;
     view.insert("needs_desk".to_owned(), json!(!is_enough || plan.requirement.kind == Kind::Type));
     if let Some(desk) = &policy.desk_url {
         view.insert("approve_url".to_owned(), format!("{desk}/plans/{}", holding.plan_id).into());
@@ -49,14 +49,14 @@ pub fn confirmation_meta(
 }
 
 /// The `_meta` of an answer in plan mode: the preview, without buttons.
-pub fn preview_meta(gateway: &GatewayState, plan: &Plan) -> Map<String, Value> {
+pub(crate) fn preview_meta(gateway: &GatewayState, plan: &Plan) -> Map<String, Value> {
     let mut view = plan_view(plan, &gateway.redactor);
     view.insert("status".to_owned(), json!("preview"));
     [("countersign/view".to_owned(), Value::Object(view))].into_iter().collect()
 }
 
 /// The outcome of a call.
-pub fn outcome_view(tool: &str, result: &Value) -> Value {
+pub(crate) fn outcome_view(tool: &str, result: &Value) -> Value {
     let failed = result.get("isError") == Some(&Value::Bool(true));
     json!({
         "status": if failed { "failed" } else { "applied" },

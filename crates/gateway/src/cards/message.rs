@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 /// The call to repeat.
 #[derive(Clone, Copy, Debug)]
-pub struct RepeatedCall<'a> {
+pub(crate) struct RepeatedCall<'a> {
     pub entry_point: CallEntryPoint,
     /// The params of its `tools/call`.
     pub params: Option<&'a RawValue>,

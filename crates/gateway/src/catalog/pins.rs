@@ -48,7 +48,7 @@ pub struct PinPlan {
 
 impl PinPlan {
     /// Accepts every listed tool; nothing has to be stored.
-    pub fn all_accepted(listed: &[Arc<Tool>]) -> Self {
+    pub(crate) fn all_accepted(listed: &[Arc<Tool>]) -> Self {
         let standings = listed.iter().map(|tool| (tool.name.clone(), PinComparison::Accepted)).collect();
         Self { standings, changes: Vec::new() }
     }

@@ -23,7 +23,13 @@ use crate::trace;
 const RUN: &str = "approve_and_run";
 
 /// Runs a plan that a person approved. One that the agent runs at the same time runs once.
-pub async fn run_approved(gateway: &Arc<GatewayState>, plan: &Plan) -> Result<Answer, Refusal> {
+///
+/// `source` is where the person asked for it.
+pub async fn run_approved(
+    gateway: &Arc<GatewayState>,
+    plan: &Plan,
+    source: Source,
+) -> Result<Answer, Refusal> {
     let token = uuid::Uuid::new_v4().to_string();
     // A token of its own, not a bypass: the statement that spends it decides against the agent's own call.
     let lent = gateway.store.lend_token(&plan.id, token_digest(&token), gateway.now()).await;
@@ -37,8 +43,8 @@ pub async fn run_approved(gateway: &Arc<GatewayState>, plan: &Plan) -> Result<An
         role: plan.role,
         session: plan.session.clone(),
         request_id: Some(crate::call_log::mint_request_id()),
-        source: Source::Page,
-        host: None,
+        source,
+        host: plan.host.as_deref().cloned().map(Arc::new),
         // The caller's scopes were checked when the plan was made, and a person has agreed since.
         scopes: CallerScopes::all(),
     };

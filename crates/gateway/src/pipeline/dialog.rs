@@ -8,7 +8,7 @@ use countersign_mcp::era::Era;
 use countersign_mcp::raw;
 use countersign_mcp::server::{AskFault, TimedAnswer};
 use countersign_policy::call::HostVouching;
-use countersign_policy::confirm::{ApprovalRail, Kind, PlanState, check_unblocked};
+use countersign_policy::confirm::{Kind, PlanState, RecordedChannel, check_unblocked};
 use countersign_policy::ids::PrincipalId;
 use countersign_policy::plan::Plan;
 use countersign_policy::record::{ActorRole, HostInfo, RowKind, RowStatus, Source};
@@ -71,7 +71,7 @@ impl CallPipeline<'_> {
             return DialogOutcome::Undecided;
         }
         let vouching = self.caller.scopes.vouching;
-        if plan.requirement.strength > ApprovalRail::Elicitation.strength_with(vouching)
+        if plan.requirement.strength > RecordedChannel::Elicitation.strength_with(vouching)
             || plan.requirement.kind == Kind::Type
         {
             return self.open_page(plan, holding).await;
@@ -97,7 +97,7 @@ impl CallPipeline<'_> {
             Box::pin(async move { asker.ask_anywhere("elicitation/create", Some(&params)).await });
         // Some hosts claim dialogs and never show them: a decision over another channel ends the wait.
         let patience = self.dialog_patience().as_secs_f64();
-        let decided = decision_wait::until_decided(self.gateway, ctx, &dialog.holding.plan_id, patience);
+        let decided = decision_wait::hold_until_decided(self.gateway, ctx, &dialog.holding.plan_id, patience);
         let waiting = async {
             tokio::select! {
                 answer = &mut asked => FirstAnswer::Dialog(answer),
@@ -154,7 +154,7 @@ impl Dialog {
                 Some(ActorRole::Host),
             )
             .with_fact("answer", action)
-            .with_fact("rail", ApprovalRail::Elicitation.as_str())
+            .with_fact("rail", RecordedChannel::Elicitation.as_str())
             .with_fact("took_ms", u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
             (entry.status, entry.source) = (RowStatus::Refused, Some(Source::Mcp));
             entry.plan_id = Some(id.clone());

@@ -29,7 +29,7 @@ use crate::upstream_questions::QuestionGate;
 use crate::upstreams::{CallContext, Upstream, UpstreamFault};
 
 /// One request to pass on to an upstream.
-pub struct GovernedRequest<'p> {
+pub(crate) struct GovernedRequest<'p> {
     pub gateway: &'p Arc<GatewayState>,
     pub ctx: &'p RequestContext,
     pub caller: &'p Caller,
@@ -41,7 +41,7 @@ pub struct GovernedRequest<'p> {
 
 impl GovernedRequest<'_> {
     /// Evaluates the request as a read of `name`, passes it on, and records it.
-    pub async fn govern(&self, name: FullName, arguments: Arguments) -> Reply {
+    pub(crate) async fn govern(&self, name: FullName, arguments: Arguments) -> Reply {
         let pipeline = CallPipeline::new(self.gateway, Some(self.ctx), self.caller.clone(), self.method);
         let recorded = match pipeline.authorize_request(name, arguments).await {
             Ok(permit) => pipeline.record_permit(permit).await,
@@ -59,7 +59,7 @@ impl GovernedRequest<'_> {
     }
 
     /// Passes the request on as it is. Only for requests that read nothing of an upstream's: lists and log levels.
-    pub async fn forward(&self) -> Reply {
+    pub(crate) async fn forward(&self) -> Reply {
         self.send(None).await.map_err(|fault| match fault {
             UpstreamFault::Rpc(error) => error,
             UpstreamFault::Unavailable { why, .. } => self.no_answer(&why, Code::UpstreamUnavailable),
@@ -138,7 +138,7 @@ fn needs_confirmation(record: CallRecord) -> Refused {
 }
 
 /// Refuses a request before it could be judged: the row, and the error.
-pub async fn refuse(
+pub(crate) async fn refuse(
     gateway: &Arc<GatewayState>,
     caller: &Caller,
     name: FullName,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use countersign_config::{NativeKind, UpstreamKind};
 use countersign_policy::call::ToolCall;
-use countersign_policy::confirm::{ApprovalRail, ApprovalStrength, Kind, PlanState, check_unblocked};
+use countersign_policy::confirm::{ApprovalStrength, Kind, PlanState, RecordedChannel, check_unblocked};
 use countersign_policy::duration::RateLimit;
 use countersign_policy::gate::{CallDraft, Refused, RuleUsage as _, over_limit, token_digest};
 use countersign_policy::ids::{PlanId, UpstreamId};
@@ -129,6 +129,14 @@ impl CallPipeline<'_> {
         holding: &Holding,
         policy: &ActivePolicy,
     ) -> DialogOutcome {
+        let outcome = self.hold_open(plan, holding, policy).await;
+        if outcome != DialogOutcome::Decided {
+            decision_wait::note_not_held(self.gateway, &holding.plan_id).await;
+        }
+        outcome
+    }
+
+    async fn hold_open(&self, plan: &Plan, holding: &Holding, policy: &ActivePolicy) -> DialogOutcome {
         let start = Instant::now();
         let asked = self.ask_host(plan, holding).await;
         if asked == DialogOutcome::Decided {
@@ -141,13 +149,14 @@ impl CallPipeline<'_> {
         if left.is_zero() {
             return asked;
         }
-        let waiting = decision_wait::until_decided(self.gateway, ctx, &holding.plan_id, left.as_secs_f64());
+        let waiting =
+            decision_wait::hold_until_decided(self.gateway, ctx, &holding.plan_id, left.as_secs_f64());
         if trace::part("wait", waiting).await { DialogOutcome::Decided } else { asked }
     }
 
     /// How long this call is held open: as it says itself, else as configured where its own token is not enough.
     fn call_patience(&self, plan: &Plan, policy: &ActivePolicy) -> Duration {
-        let card = ApprovalRail::Card.strength_with(self.caller.scopes.vouching);
+        let card = RecordedChannel::Card.strength_with(self.caller.scopes.vouching);
         let card_is_enough = plan.requirement.strength <= card && plan.requirement.kind != Kind::Type;
         match self.wait_seconds {
             Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default(),

@@ -33,7 +33,7 @@ const MOST_REMEMBERED: usize = 4096;
 
 /// Clients that were asked to open a page and did not answer that, or with an error.
 #[derive(Debug, Default)]
-pub struct UnopenedPages(Mutex<HashSet<(PrincipalId, SessionId)>>);
+pub(crate) struct UnopenedPages(Mutex<HashSet<(PrincipalId, SessionId)>>);
 
 impl UnopenedPages {
     fn clients(&self) -> MutexGuard<'_, HashSet<(PrincipalId, SessionId)>> {
@@ -114,7 +114,8 @@ impl CallPipeline<'_> {
         holding: &Holding,
     ) -> (bool, DialogOutcome) {
         let (seconds, asked) = (self.dialog_patience().as_secs_f64(), Instant::now());
-        let mut decided = pin!(decision_wait::until_decided(self.gateway, ctx, &holding.plan_id, seconds));
+        let mut decided =
+            pin!(decision_wait::hold_until_decided(self.gateway, ctx, &holding.plan_id, seconds));
         let answer = tokio::select! {
             answer = ctx.ask("elicitation/create", Some(params)) => answer,
             decided = &mut decided => return (false, decided.into()),

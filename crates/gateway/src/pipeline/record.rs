@@ -14,7 +14,7 @@ use countersign_policy::record::RowStatus;
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_policy::rules::RuleName;
 use countersign_policy::strict_json;
-use countersign_store::{Ended, OpenRefused, Outcome, RecordedPermit};
+use countersign_store::{OpenRefused, Outcome, OutcomeStatus, RecordedPermit};
 
 use super::dispatch::SentCall;
 use super::{CallPipeline, Stage};
@@ -28,7 +28,7 @@ const KEPT_RESULT: usize = 256 << 10;
 /// A call whose outcome is recorded.
 pub(super) struct ClosedCall {
     pub(super) sent: Result<RawJson, UpstreamFault>,
-    pub(super) ended: Ended,
+    pub(super) ended: OutcomeStatus,
     pub(super) tool: String,
     pub(super) effect: Effect,
     pub(super) mode: Mode,
@@ -81,7 +81,7 @@ impl CallPipeline<'_> {
         let (effect, plan) = (permit.effect(), permit.record().plan_id.clone());
         // The digest covers the upstream's own bytes: `respond` adds to `_meta` only later.
         let mut outcome = outcome(effect, &sent, duration_us, plan.as_ref());
-        if outcome.status == Ended::Error && outcome.code.is_none() {
+        if outcome.status == OutcomeStatus::Error && outcome.code.is_none() {
             outcome.code = self.own_refusal_code(&permit.tool().upstream, &sent);
         }
         let mut closed = ClosedCall {
@@ -95,8 +95,8 @@ impl CallPipeline<'_> {
             sent,
         };
         let status = match closed.ended {
-            Ended::Success => RowStatus::Success,
-            Ended::Error | Ended::Unknown => RowStatus::Error,
+            OutcomeStatus::Success => RowStatus::Success,
+            OutcomeStatus::Error | OutcomeStatus::Unknown => RowStatus::Error,
         };
         self.gateway.metrics.took(duration_us);
         self.gateway.metrics.call(Some(effect), status);
@@ -154,11 +154,11 @@ fn outcome(
     let (status, code, result) = match sent {
         Ok(result) => {
             let failed = raw::get_text(result.get(), "isError") == Some("true");
-            let status = if failed { Ended::Error } else { Ended::Success };
+            let status = if failed { OutcomeStatus::Error } else { OutcomeStatus::Success };
             (status, None, Some(result))
         }
         // An error is an answer: the upstream says that it did not do it.
-        Err(UpstreamFault::Rpc(_)) => (Ended::Error, None, None),
+        Err(UpstreamFault::Rpc(_)) => (OutcomeStatus::Error, None, None),
         Err(UpstreamFault::Unavailable { sent, .. }) => {
             (ended_without_result(effect, *sent), Some(Code::UpstreamUnavailable), None)
         }
@@ -184,10 +184,12 @@ fn outcome(
 }
 
 /// A read without a result has failed. A write that may have reached the upstream is unknown: it is never sent again by us.
-pub(super) fn ended_without_result(effect: Effect, sent: DeliveryState) -> Ended {
+pub(super) fn ended_without_result(effect: Effect, sent: DeliveryState) -> OutcomeStatus {
     match (effect, sent) {
-        (Effect::Write | Effect::Destructive, DeliveryState::Unknown) => Ended::Unknown,
+        (Effect::Write | Effect::Destructive, DeliveryState::Unknown) => OutcomeStatus::Unknown,
         (Effect::Read, _)
-        | (Effect::Write | Effect::Destructive, DeliveryState::No | DeliveryState::Refused) => Ended::Error,
+        | (Effect::Write | Effect::Destructive, DeliveryState::No | DeliveryState::Refused) => {
+            OutcomeStatus::Error
+        }
     }
 }

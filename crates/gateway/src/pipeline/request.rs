@@ -136,7 +136,7 @@ fn mode(fields: &Map<String, Value>, inside: &str) -> Result<Option<String>, Ref
 
 impl ToolCallRequest {
     /// Reads a router call: `call_tool_read|write|destructive`. `params` are those of `tools/call`.
-    pub fn from_router(
+    pub(crate) fn from_router(
         variant: CallToolVariant,
         params: &RawValue,
     ) -> Result<Self, (Option<FullName>, Refusal)> {
@@ -192,8 +192,12 @@ impl ToolCallRequest {
     }
 
     /// Reads a direct call. `accepts_preview` tells whether the tool has a `preview` argument of its own; if it has
-    /// none, `preview` is accepted and removed, as the cards' text rail sends it; `true` then means mode plan.
-    pub fn from_direct(name: FullName, accepts_preview: bool, params: &RawValue) -> Result<Self, Refusal> {
+    /// none, `preview` is accepted and removed, because cards send it; `true` then means mode plan.
+    pub(crate) fn from_direct(
+        name: FullName,
+        accepts_preview: bool,
+        params: &RawValue,
+    ) -> Result<Self, Refusal> {
         let none = raw::empty_object();
         let given = match raw::get(params, "arguments") {
             Some(given) if given.get() == "null" => &none,

@@ -12,7 +12,7 @@ use countersign_policy::preview::blocks;
 use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_policy::strict_json;
 use countersign_policy::suggest::SuggestionTrigger;
-use countersign_store::Ended;
+use countersign_store::OutcomeStatus;
 use serde_json::{Value, json};
 
 use super::CallPipeline;
@@ -169,13 +169,13 @@ pub(super) fn preview_data(preview: &Preview) -> Value {
 /// A result beyond the frame limit. Not retryable: the same call would give the same.
 fn too_large(tool: &str, why: &str, effect: Effect) -> Refusal {
     let refusal = match ended_without_result(effect, DeliveryState::Unknown) {
-        Ended::Unknown => Refusal::new(
+        OutcomeStatus::Unknown => Refusal::new(
             Code::UpstreamUnavailable,
             format!("`{tool}` ran, and what came of it is not known: {why}"),
         )
         .because("outcome_unknown")
         .next(&[NextAction::VerifyOutcome]),
-        Ended::Success | Ended::Error => {
+        OutcomeStatus::Success | OutcomeStatus::Error => {
             Refusal::new(Code::UpstreamUnavailable, format!("`{tool}` ran, and its answer is lost: {why}"))
                 .because("result_too_large")
                 .next(&[NextAction::FixArguments, NextAction::AskPerson])
@@ -186,7 +186,7 @@ fn too_large(tool: &str, why: &str, effect: Effect) -> Refusal {
 
 fn no_answer(code: Code, tool: &str, why: &str, effect: Effect, sent: DeliveryState) -> Refusal {
     match ended_without_result(effect, sent) {
-        Ended::Unknown => {
+        OutcomeStatus::Unknown => {
             let message = format!("`{tool}` gave no answer, and whether it acted is not known: {why}");
             Refusal::new(code, message)
                 .because("outcome_unknown")
@@ -194,7 +194,9 @@ fn no_answer(code: Code, tool: &str, why: &str, effect: Effect, sent: DeliverySt
                 .with("retryable", false)
                 .next(&[NextAction::VerifyOutcome, NextAction::CheckUpstream])
         }
-        Ended::Success | Ended::Error => Refusal::new(code, format!("`{tool}` gave no answer: {why}"))
-            .next(&[NextAction::CheckUpstream, NextAction::RetryLater]),
+        OutcomeStatus::Success | OutcomeStatus::Error => {
+            Refusal::new(code, format!("`{tool}` gave no answer: {why}"))
+                .next(&[NextAction::CheckUpstream, NextAction::RetryLater])
+        }
     }
 }

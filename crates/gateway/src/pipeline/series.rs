@@ -42,11 +42,11 @@ const STEP_FIELDS: [&str; 7] = [
 /// The most a dry run gets to know of earlier steps, in bytes. It has to fit into an environment variable.
 const MOST_EARLIER: usize = 64 << 10;
 
-pub struct StepRequest(ToolCallRequest);
+pub(crate) struct StepRequest(ToolCallRequest);
 
 impl StepRequest {
     /// Reads `{name, args, intent}`. The intent says through which call tool the step would come alone.
-    pub fn read(step: &Value, number: usize) -> Result<Self, Refusal> {
+    pub(crate) fn read(step: &Value, number: usize) -> Result<Self, Refusal> {
         let Some(fields) = step.as_object() else {
             return Err(invalid(&format!("steps.{number}"), "must be an object with name, args and intent"));
         };
@@ -67,13 +67,13 @@ impl StepRequest {
 }
 
 /// The arguments of `draft_plan`.
-pub struct SeriesRequest {
+pub(crate) struct SeriesRequest {
     pub purpose: SeriesPurpose,
     pub steps: Vec<StepRequest>,
 }
 
 impl SeriesRequest {
-    pub fn read(given: &Map<String, Value>) -> Result<Self, Refusal> {
+    pub(crate) fn read(given: &Map<String, Value>) -> Result<Self, Refusal> {
         let title = match given.get("title") {
             Some(Value::String(title)) if !title.trim().is_empty() && title.chars().count() <= 200 => {
                 title.clone()
@@ -111,7 +111,7 @@ enum CheckedSeries {
 
 impl CallPipeline<'_> {
     /// `draft_plan`: in plan mode answers with the previews, in execute mode asks once for the whole.
-    pub async fn draft_plan(&self, request: SeriesRequest) -> Answer {
+    pub(crate) async fn draft_plan(&self, request: SeriesRequest) -> Answer {
         match self.hold_series(request).await {
             Ok(held) => self.run_turns(SeriesTurn::Ask(held)).await,
             Err(answer) => answer,
@@ -119,7 +119,7 @@ impl CallPipeline<'_> {
     }
 
     /// `run_plan`. A plan of one call runs as that call would with its token: its arguments are not sent again.
-    pub async fn run_plan(&self, id: &PlanId, input: ConfirmInput) -> Answer {
+    pub(crate) async fn run_plan(&self, id: &PlanId, input: ConfirmInput) -> Answer {
         let held = match self.load_held(&input).await {
             Ok(held) => held,
             Err(answer) => return answer,
@@ -153,8 +153,8 @@ impl CallPipeline<'_> {
                             Ok(SeriesTurn::Ask(rest))
                         }
                         Err(answer) => {
-                            // Only a call that waited may take the result of a person's run; a plain `run_plan` is
-                            // told that the token is used.
+                            // Only a call that waited may take the result of a person's run; for a plain
+                            // `run_plan` the token is used.
                             break self.prefer_finished_result(waited.then_some(plan), answer).await;
                         }
                     }

@@ -13,7 +13,7 @@ use countersign_policy::ids::PlanId;
 use countersign_policy::plan::{Plan, Preview};
 use countersign_policy::record::CallRecord;
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_store::{Ended, Outcome, RecordedPermit};
+use countersign_store::{Outcome, OutcomeStatus, RecordedPermit};
 use serde_json::json;
 
 use super::hold::HeldPlan;
@@ -25,7 +25,7 @@ use crate::call_log::micros_since;
 struct StepsRun {
     /// One entry a step, in order.
     listed: Vec<RawJson>,
-    ended: Ended,
+    ended: OutcomeStatus,
     done: usize,
     /// The plan that asks for the steps that are left, where one has to be seen first.
     rest: Option<HeldPlan>,
@@ -40,7 +40,7 @@ pub(super) struct StoppedSeries {
 
 /// What became of a step that is previewed when reached.
 enum StepOutcome {
-    Ended(Answer, Ended),
+    Ended(Answer, OutcomeStatus),
     AskAgain(Box<HeldPlan>),
 }
 
@@ -70,13 +70,17 @@ impl CallPipeline<'_> {
     }
 
     async fn run_each(&self, plan: &Plan, steps: Vec<StepPermit>) -> StepsRun {
-        let mut run =
-            StepsRun { listed: Vec::with_capacity(steps.len()), ended: Ended::Success, done: 0, rest: None };
+        let mut run = StepsRun {
+            listed: Vec::with_capacity(steps.len()),
+            ended: OutcomeStatus::Success,
+            done: 0,
+            rest: None,
+        };
         for (permit, step) in steps.into_iter().zip(&plan.steps) {
             let (number, tool) = (run.listed.len() + 1, step.tool.to_string());
             let not_run = || raw::to_raw(&json!({"step": number, "tool": tool, "state": "not_run"}));
             // Listed as not run instead of left out: the agent must not conclude that they succeeded.
-            if run.ended != Ended::Success || run.rest.is_some() {
+            if run.ended != OutcomeStatus::Success || run.rest.is_some() {
                 run.listed.push(not_run());
                 continue;
             }
@@ -94,8 +98,8 @@ impl CallPipeline<'_> {
                 }
             };
             run.ended = how;
-            run.done += usize::from(how == Ended::Success);
-            let state = if how == Ended::Success { "done" } else { "failed" };
+            run.done += usize::from(how == OutcomeStatus::Success);
+            let state = if how == OutcomeStatus::Success { "done" } else { "failed" };
             let line = raw::to_raw(&json!({"step": number, "tool": tool, "state": state}));
             // The result is spliced in as text: parsing it would change digits.
             run.listed.push(raw::set(&line, "result", &answer_text(answer)).unwrap_or(line));
@@ -112,9 +116,9 @@ impl CallPipeline<'_> {
             }
             Ok((ReachedStep::AskAgain, preview)) => match self.hold_rest(plan, index, preview).await {
                 Ok(rest) => StepOutcome::AskAgain(Box::new(rest)),
-                Err(answer) => StepOutcome::Ended(answer, Ended::Error),
+                Err(answer) => StepOutcome::Ended(answer, OutcomeStatus::Error),
             },
-            Err(refused) => StepOutcome::Ended(self.refuse(*refused).await, Ended::Error),
+            Err(refused) => StepOutcome::Ended(self.refuse(*refused).await, OutcomeStatus::Error),
         }
     }
 
@@ -173,10 +177,10 @@ impl CallPipeline<'_> {
             result = raw::set(&result, "next_plan_id", &id).unwrap_or(result);
         }
         let (status, code) = match (run.ended, &run.rest) {
-            (Ended::Success, None) => (Ended::Success, None),
+            (OutcomeStatus::Success, None) => (OutcomeStatus::Success, None),
             // What ran succeeded, and the plan did not finish: as a success it would read as complete.
-            (Ended::Success, Some(_)) => (Ended::Error, Some(Code::ConfirmRequired)),
-            (ended @ (Ended::Error | Ended::Unknown), _) => (ended, Some(Code::StepFailed)),
+            (OutcomeStatus::Success, Some(_)) => (OutcomeStatus::Error, Some(Code::ConfirmRequired)),
+            (ended @ (OutcomeStatus::Error | OutcomeStatus::Unknown), _) => (ended, Some(Code::StepFailed)),
         };
         let outcome = Outcome {
             status,
@@ -193,14 +197,14 @@ impl CallPipeline<'_> {
 
     /// The answer of a plan whose steps all ran, or of which one failed.
     fn steps_answer(&self, plan: &Plan, run: &StepsRun, listed: &RawJson) -> Answer {
-        let status = if run.ended == Ended::Success { "done" } else { "failed" };
+        let status = if run.ended == OutcomeStatus::Success { "done" } else { "failed" };
         let mut envelope = self
             .envelope()
             .with("status", status)
             .with("plan_id", plan.id.as_str())
             .with_text("steps", listed.get());
         envelope = with_removed_steps(envelope, plan);
-        if run.ended != Ended::Success {
+        if run.ended != OutcomeStatus::Success {
             let failed = run.done + 1;
             envelope.ok = false;
             let message = format!("step {failed} of `{}` failed; the steps after it were not run", plan.id);

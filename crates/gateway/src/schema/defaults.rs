@@ -11,7 +11,7 @@ const DRY_RUN: [&str; 2] = ["dry_run", "dryRun"];
 
 /// The arguments with the tool's defaults for what is required and missing. Where that is not strict JSON they stay as they are,
 /// and the schema refuses them. A dry-run argument is left to the gate, which knows whether a call previews.
-pub fn with_required_defaults(tool: &Tool, arguments: Arguments) -> Arguments {
+pub(crate) fn with_required_defaults(tool: &Tool, arguments: Arguments) -> Arguments {
     let schema = tool.definition.get("inputSchema");
     let required = schema.and_then(|schema| schema.get("required")?.as_array());
     let properties = schema.and_then(|schema| schema.get("properties")?.as_object());

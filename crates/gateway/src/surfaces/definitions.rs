@@ -60,7 +60,7 @@ const FINDING: &str = "Find tools and the right call tool with retrieve_tools. D
 
 /// What to do after a preview. It leads with the host that shows no card: nobody may wait for a click that can't come.
 /// What a tool says that may be followed as a task.
-pub static MAY_BE_TASK: LazyLock<RawToolDefinition> =
+pub(crate) static MAY_BE_TASK: LazyLock<RawToolDefinition> =
     LazyLock::new(|| raw::to_raw(&json!({"taskSupport": "optional"})));
 
 const COACHING: &str = "An answer with status confirmation_required is a preview: nothing has changed. If no card is shown, \
@@ -83,7 +83,7 @@ pub(crate) const DIRECT_COACHING: &str = "The first call of a tool that changes 
     the answer has approve_command, a yes in the chat is not enough: name it to the user; the same call runs once that was approved.";
 
 /// A definition of ours as a client gets it: with the link to its card where it has one and the client shows cards.
-pub fn carded(definition: &RawToolDefinition, cards: CardSupport) -> Cow<'_, RawValue> {
+pub(crate) fn carded(definition: &RawToolDefinition, cards: CardSupport) -> Cow<'_, RawValue> {
     let card = match raw::get_str(definition, "name").as_deref() {
         Some("call_tool_write" | "call_tool_destructive" | "draft_plan") => PLAN,
         Some("run_plan") => RESULT,
@@ -96,7 +96,7 @@ pub fn carded(definition: &RawToolDefinition, cards: CardSupport) -> Cow<'_, Raw
 }
 
 /// A definition of ours that leads to upstreams' tools, with their names: a host that searches its tools finds it by them.
-pub fn naming<'d>(definition: Cow<'d, RawValue>, upstreams: &ReachableUpstreams) -> Cow<'d, RawValue> {
+pub(crate) fn naming<'d>(definition: Cow<'d, RawValue>, upstreams: &ReachableUpstreams) -> Cow<'d, RawValue> {
     let named = match raw::get_str(&definition, "name").as_deref() {
         Some("retrieve_tools") => upstreams.with_tools(LONGEST_PURPOSES),
         Some(name) if variant(name).is_some() => upstreams.names(LONGEST_NAMES),

@@ -32,7 +32,7 @@ use crate::suggestions::SuggestionInput;
 use crate::upstreams::Condition;
 
 /// The own tool of this name, or of an alias in the configuration.
-pub fn own_tool_named(gateway: &GatewayState, name: &str) -> Option<&'static str> {
+pub(crate) fn own_tool_named(gateway: &GatewayState, name: &str) -> Option<&'static str> {
     let own = OWN_TOOLS.iter().find(|own| **own == name).copied();
     own.or_else(|| {
         let policy = gateway.policy.load();
@@ -41,7 +41,7 @@ pub fn own_tool_named(gateway: &GatewayState, name: &str) -> Option<&'static str
 }
 
 /// Our own tools under the other names the configuration gave them.
-pub fn aliases(gateway: &GatewayState) -> Vec<super::RawToolDefinition> {
+pub(crate) fn aliases(gateway: &GatewayState) -> Vec<super::RawToolDefinition> {
     let policy = gateway.policy.load();
     let renamed = policy.aliases.iter().filter_map(|(alias, own)| {
         let tool =
@@ -52,7 +52,7 @@ pub fn aliases(gateway: &GatewayState) -> Vec<super::RawToolDefinition> {
 }
 
 /// Runs one of our own tools.
-pub async fn call_own_tool(
+pub(crate) async fn call_own_tool(
     gateway: &Arc<GatewayState>,
     ctx: &RequestContext,
     caller: Caller,
@@ -319,7 +319,7 @@ fn plan_value(row: &PlanRow) -> Value {
     if let Some(approval) = &row.approval {
         members.insert(
             "approval".into(),
-            json!({"by": approval.by, "rail": approval.rail, "strength": approval.strength}),
+            json!({"by": approval.by, "rail": approval.channel, "strength": approval.strength}),
         );
     }
     if let Some(note) = &row.note {

@@ -18,19 +18,19 @@ use crate::pipeline::request::invalid;
 use crate::search::SearchQuery;
 use crate::state::GatewayState;
 
-/// How many tools are told in full.
+/// How many tools are described in full.
 const IN_FULL: usize = 5;
 /// How many characters the tools of a default answer may take together: with everything around them about 1,500 tokens.
 const MOST_CHARACTERS: usize = 4_800;
 /// How long the one line of a tool is that is not told in full, in characters.
 const LINE: usize = 80;
 
-/// How much of a tool is told.
+/// How much of a tool is described.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     /// Everything.
     Full,
-    /// Its description and those of its arguments are cut to so many characters; no others are told.
+    /// The description of the tool and those of its arguments are cut to so many characters; no others are included.
     Cut(usize),
     /// The names and types of its arguments.
     Names,
@@ -38,7 +38,7 @@ enum Detail {
     Line,
 }
 
-/// From what is told at first to what is told where that takes too much room.
+/// From the fullest description to the shortest, for answers that would be too long.
 const STEPS: [Detail; 5] = [Detail::Full, Detail::Cut(160), Detail::Cut(60), Detail::Cut(0), Detail::Names];
 
 /// Searches, and tells what was found.

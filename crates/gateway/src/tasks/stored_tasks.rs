@@ -81,7 +81,7 @@ impl StoredTask {
 }
 
 #[derive(Default)]
-pub struct StoredTasks(Mutex<HashMap<String, StoredTask>>);
+pub(crate) struct StoredTasks(Mutex<HashMap<String, StoredTask>>);
 
 impl StoredTasks {
     fn all(&self) -> MutexGuard<'_, HashMap<String, StoredTask>> {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// Declared when the connection opens, before it is known whose calls it carries.
-pub fn declared(access: &UpstreamAccess) -> RawJson {
+pub(crate) fn declared(access: &UpstreamAccess) -> RawJson {
     let mut all = Map::new();
     let elicitation = match access.elicitation {
         ElicitationAccess::Form => Some(json!({})),
@@ -20,13 +20,13 @@ pub fn declared(access: &UpstreamAccess) -> RawJson {
     raw::to_raw(&Value::Object(all))
 }
 
-pub fn with_roots(declared: &RawValue) -> RawJson {
+pub(crate) fn with_roots(declared: &RawValue) -> RawJson {
     let roots = json!({"listChanged": true}).to_string();
     raw::edit(declared, &[MemberEdit::Set("roots", &roots)]).unwrap_or_else(|| declared.to_owned())
 }
 
 /// The part of a client's own capabilities that an upstream sees.
-pub fn offered(access: &UpstreamAccess, client: &RawValue) -> RawJson {
+pub(crate) fn offered(access: &UpstreamAccess, client: &RawValue) -> RawJson {
     let elicitation = raw::get(client, "elicitation").and_then(|own| elicitation(access.elicitation, own));
     let mut edits = Vec::new();
     match &elicitation {

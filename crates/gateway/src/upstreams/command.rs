@@ -23,7 +23,7 @@ use countersign_policy::refusal::Refusal;
 use countersign_store::RecordedPermit;
 use serde_json::{Map, Value, json};
 
-pub use self::preview_runner::PreviewRunner;
+pub(crate) use self::preview_runner::PreviewRunner;
 pub(crate) use self::preview_runner::without;
 
 use self::fill::{CheckedArguments, templates};
@@ -197,6 +197,7 @@ fn ready(tool: &CommandTool, settings: &CommandSettings<'_>) -> Result<PreparedC
         .env
         .iter()
         .chain(&tool.env)
+        .filter(|(_, value)| !value.is_absent())
         .map(|(name, value)| Ok((name.into(), found(value)?.expose().into())))
         .collect();
     let cwd = match tool.cwd.as_ref().or(settings.cwd) {

@@ -25,8 +25,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use self::connection::{OpenConnection, UpstreamConnection};
+pub use self::pages::MOST_BYTES;
 use self::pages::ToolListPages;
-pub use self::pages::{MOST_BYTES, MOST_PAGES, MOST_TOOLS};
 pub use self::pause::RestartBackoff;
 use super::recent::RecentDurations;
 use super::{CallContext, Upstream, UpstreamCall, UpstreamFault, UpstreamHealth};
@@ -71,7 +71,7 @@ pub struct McpSettings {
     pub spec: UpstreamSpec,
     pub identity: ClientIdentity,
     /// Roots are declared if one of the clients that need it has any.
-    pub demand: Arc<UpstreamDemand>,
+    pub(crate) demand: Arc<UpstreamDemand>,
     /// The configured or remembered era.
     pub era: Option<Era>,
     pub limits: FrameLimits,
@@ -79,7 +79,7 @@ pub struct McpSettings {
     /// How long `server/discover` may take before the legacy era is tried in parallel.
     pub probe_timeout: Duration,
     /// Of the whole list.
-    pub list_timeout: Duration,
+    pub(crate) list_timeout: Duration,
     pub in_flight: usize,
     pub backoff: RestartBackoff,
 }

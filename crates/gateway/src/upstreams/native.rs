@@ -65,14 +65,14 @@ pub trait NativeFactory: Debug + Send + Sync {
     fn make(&self, kind: NativeKind, ground: NativeContext<'_>) -> Result<Arc<dyn NativeServer>, String>;
 }
 
-pub struct NativeUpstream {
+pub(crate) struct NativeUpstream {
     id: UpstreamId,
     native: Arc<dyn NativeServer>,
     recent: RecentDurations,
 }
 
 impl NativeUpstream {
-    pub fn new(id: UpstreamId, native: Arc<dyn NativeServer>) -> Self {
+    pub(crate) fn new(id: UpstreamId, native: Arc<dyn NativeServer>) -> Self {
         Self { id, native, recent: RecentDurations::default() }
     }
 

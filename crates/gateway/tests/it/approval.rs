@@ -3,7 +3,7 @@
 use countersign_gateway::approval::grants::{GrantLimit, GrantTerms, LONGEST_LIFE, MOST_USES};
 use countersign_gateway::approval::{ApprovalChannel, ApprovalInput, PlanDecider};
 use countersign_policy::call::{Arguments, Caller, CallerScopes, HostVouching};
-use countersign_policy::confirm::{ApprovalRail, ApprovalStrength, ConfirmRequirement, Kind, PlanState};
+use countersign_policy::confirm::{ApprovalStrength, ConfirmRequirement, Kind, PlanState, RecordedChannel};
 use countersign_policy::digest::Digest;
 use countersign_policy::effect::Effect;
 use countersign_policy::ids::{PlanId, PrincipalId};
@@ -16,14 +16,14 @@ use jiff::{Timestamp, ToSpan as _};
 use serde_json::json;
 
 /// A channel, and what the audit log says of its decisions.
-const CHANNELS: [(ApprovalChannel, ApprovalRail, Source, ActorRole); 5] = [
-    (ApprovalChannel::Page, ApprovalRail::Page, Source::Page, ActorRole::Human),
-    (ApprovalChannel::Rest, ApprovalRail::Page, Source::Api, ActorRole::Human),
-    (ApprovalChannel::CommandLine, ApprovalRail::Cli, Source::Cli, ActorRole::Human),
-    (ApprovalChannel::Card(HostVouching::Allowed), ApprovalRail::Card, Source::Mcp, ActorRole::Host),
+const CHANNELS: [(ApprovalChannel, RecordedChannel, Source, ActorRole); 5] = [
+    (ApprovalChannel::Page, RecordedChannel::Page, Source::Page, ActorRole::Human),
+    (ApprovalChannel::Rest, RecordedChannel::Page, Source::Api, ActorRole::Human),
+    (ApprovalChannel::CommandLine, RecordedChannel::Cli, Source::Cli, ActorRole::Human),
+    (ApprovalChannel::Card(HostVouching::Allowed), RecordedChannel::Card, Source::Mcp, ActorRole::Host),
     (
         ApprovalChannel::Elicitation(HostVouching::Allowed),
-        ApprovalRail::Elicitation,
+        RecordedChannel::Elicitation,
         Source::Mcp,
         ActorRole::Host,
     ),
@@ -74,6 +74,7 @@ fn plan(id: &str, kind: Kind) -> Plan {
         credential: None,
         role: Role::Agent,
         session: "s1".into(),
+        host: None,
         tool: "infra:wipe".parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
         meta: None,
@@ -135,7 +136,7 @@ async fn approve(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_channel_passes_the_same_table_of_cases() {
-    for (channel, rail, source, role) in CHANNELS {
+    for (channel, recorded, source, role) in CHANNELS {
         let folder = tempfile::tempdir().unwrap();
         let url = StoreUrl::file(folder.path().join("c.db"));
         let store = Store::connect(&url, ConnectOptions::default()).await.unwrap();
@@ -168,7 +169,7 @@ async fn every_channel_passes_the_same_table_of_cases() {
                 let code = expected.filter(|_| !is_approved).map(|(code, _)| code);
                 assert_eq!((row.status, row.code.as_deref()), (status, code), "{channel:?} {name}");
             }
-            assert_eq!(row.approval.map(|approval| approval.rail), is_approved.then_some(rail));
+            assert_eq!(row.approval.map(|approval| approval.channel), is_approved.then_some(recorded));
         }
     }
 }

@@ -120,7 +120,7 @@ fn check_acceptance(environment: &HostEnvironment, findings: &mut SettingFinding
         findings.file(&path).add(
             SettingRisk::AwaitsAcceptance,
             format!("`{GATEWAY_NAME}` waits to be accepted"),
-            "start Claude Code in this folder and accept it when it asks, or in /mcp",
+            "claude  # in this folder: accept it when it asks, or in /mcp",
         );
     }
 }
@@ -150,12 +150,12 @@ fn check_permissions(
         Some("bypassPermissions") => file.add(
             SettingRisk::Approves,
             "permissions.defaultMode is `bypassPermissions`",
-            fix("set it to `default`, or let our tools ask all the same: countersign init --permissions"),
+            fix("set it to `default`, or let our tools ask anyway: countersign init --permissions"),
         ),
         Some("auto") => file.add(
             SettingRisk::ModelApproves,
             "permissions.defaultMode is `auto`",
-            fix("set it to `default`, or let our tools ask all the same: countersign init --permissions"),
+            fix("set it to `default`, or let our tools ask anyway: countersign init --permissions"),
         ),
         Some(_) | None => {}
     }
@@ -244,7 +244,7 @@ fn check_disabled(environment: &HostEnvironment, findings: &mut SettingFindings<
         if strings_at(&inside, &format!("/{key}")).contains(&GATEWAY_NAME) {
             let setting = format!("projects.\"{project}\".{key} has `{GATEWAY_NAME}`");
             let path = servers_file(environment);
-            findings.file(&path).add(SettingRisk::DisablesGateway, setting, "switch it on in /mcp");
+            findings.file(&path).add(SettingRisk::DisablesGateway, setting, "claude  # switch it on in /mcp");
         }
     }
 }

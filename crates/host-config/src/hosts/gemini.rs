@@ -88,7 +88,11 @@ fn check_settings(environment: &HostEnvironment, findings: &mut SettingFindings<
     findings.check_json([switches], |value, file| {
         if value.pointer(&format!("/{GATEWAY_NAME}/enabled")) == Some(&Value::Bool(false)) {
             let setting = format!("{GATEWAY_NAME}.enabled is false");
-            file.add(SettingRisk::DisablesGateway, setting, format!("/mcp enable {GATEWAY_NAME}"));
+            file.add(
+                SettingRisk::DisablesGateway,
+                setting,
+                format!("gemini  # then /mcp enable {GATEWAY_NAME}"),
+            );
         }
     });
     let mut reported: Vec<&Path> = Vec::new();

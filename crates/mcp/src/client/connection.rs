@@ -56,6 +56,7 @@ impl Upstream {
         let limit = plan.open_timeout;
         match tokio::time::timeout(limit, Self::open(spec, plan)).await {
             Ok(opened) => opened,
+            // Over the whole opening, not per request: two eras and slow starts must not add up.
             Err(_) => Err(TransportFault::unknown(FaultKind::Timeout(limit)).into()),
         }
     }
@@ -81,6 +82,8 @@ impl Upstream {
             }
             EraChoice::Probe => {
                 let modern = TrialConnection::new(start()?, &plan, Version::MODERN);
+                // Modern first: a legacy server answers the probe with an error, while a modern one may not know
+                // `initialize`.
                 if let Some((trial, facts)) = TrialConnection::race(modern, &legacy, &plan).await? {
                     return Ok(trial.settle(facts, &plan).await);
                 }
@@ -152,6 +155,7 @@ impl Upstream {
         if self.era() == Era::Legacy {
             return;
         }
+        // A category that the server does not offer could make it reject the whole subscription.
         let offered = filter.offered_by(self.capabilities());
         let mut listening = lock(&self.0.listening);
         if let Some(task) = listening.1.take() {
@@ -217,7 +221,9 @@ fn is_final(failure: &RequestFailure) -> bool {
             | FaultKind::Connect(_)
             | FaultKind::AddressDenied(_)
             | FaultKind::Unauthorized { .. }
+            // These happen before any server speaks MCP.
             | FaultKind::Redirect(_) => true,
+            // 500 alone is not final: legacy servers answer an unknown method with it.
             FaultKind::Status { status, .. } => *status == 429 || *status > 500,
             FaultKind::Timeout(_)
             | FaultKind::Closed(_)
@@ -338,6 +344,7 @@ impl TrialConnection {
             raw::MemberEdit::Set("clientInfo", identity.client_info.get()),
         ];
         let params = raw::edit(&params, &edits).unwrap_or(params);
+        // `connect` has the deadline; a second one here would cut off a child that starts slowly.
         let options = RequestOptions { deadline: Deadline::Never, ..RequestOptions::default() };
         let result = self.0.request("initialize", Some(&params), options).await?;
         let chosen = raw::get_str(&result, "protocolVersion").unwrap_or_default();
@@ -348,6 +355,7 @@ impl TrialConnection {
         if let UpstreamLink::Http(link) = self.0.link() {
             link.set_version(version);
         }
+        // Before anything else: a legacy server may reject requests until it has seen this.
         self.0.notify("notifications/initialized", None).await?;
         Ok(facts_of(&result, version, owned(&result, "serverInfo")))
     }
@@ -359,6 +367,7 @@ impl TrialConnection {
         if let Some(inner) = Arc::get_mut(&mut upstream.0) {
             inner.facts = facts;
         }
+        // Ends are reported from now on: that of a discarded trial is no outage of the upstream.
         upstream.pending().settle();
         let (version, era) = (upstream.version().as_str(), upstream.era());
         let transport = match &upstream.0.link {

@@ -148,7 +148,7 @@ fn parse_one(text: &str) -> Result<Message, MalformedFrame> {
         Err(_) if !text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() => {
             return Err(MalformedFrame::new(code::INVALID_REQUEST, "message is not an object"));
         }
-        // The sender waits for a reply all the same.
+        // The sender still waits for a reply.
         Err(_) => return Err(MalformedFrame { id: sniff_id(text.as_bytes(), &[]), ..not_json() }),
     };
     classify(found)

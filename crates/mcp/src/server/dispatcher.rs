@@ -128,7 +128,7 @@ impl<S: Service> Dispatcher<S> {
             live: live.clone(),
             carried,
         });
-        // Two requests with one id could not be told apart in a cancellation.
+        // A cancellation names only the id: of two requests with one id it could hit the wrong one.
         if !session.enter(request.id.clone(), ctx.clone()) {
             let error = RpcError::new(code::INVALID_REQUEST, "a request with this id is in flight already");
             reply_now(&live.outlet, &request.id, Err(error)).await;

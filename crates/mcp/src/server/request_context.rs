@@ -122,6 +122,7 @@ impl RequestContext {
 
     /// Waits without one of the principal's slots, so that its other requests can run meanwhile.
     pub async fn without_slot<F: Future>(&self, waiting: F) -> F::Output {
+        // Taken out of the lock before the wait: a person may take minutes, and the principal has few slots.
         let had_slot = lock(&self.0.slot).take().is_some();
         let output = waiting.await;
         if had_slot {
@@ -158,6 +159,7 @@ impl RequestContext {
 
     /// Whether the client can answer this question: it declared the capability, and the method may ask.
     pub fn can_ask(&self, method: &str, params: Option<&RawValue>) -> bool {
+        // A modern client repeats only these methods with an answer; a question in another would never be answered.
         let phase_allows = self.era() == Era::Legacy || era::may_ask(self.method());
         phase_allows && is_offered(self.client().capabilities.as_deref(), method, params)
     }
@@ -227,6 +229,8 @@ impl RequestContext {
         method: &str,
         params: Option<&RawValue>,
     ) -> Result<TimedAnswer, AskFault> {
+        // The client may have been sent to another replica for its retry, with the answer to a question asked
+        // elsewhere.
         if let Some(CarriedAnswer { answer, took, .. }) = self.take_carried_answer(method, params) {
             return Ok(TimedAnswer { answer, took });
         }
@@ -268,6 +272,7 @@ impl RequestContext {
             return None;
         }
         let mark = ClientQuestion::mark(method, params);
+        // Only for the very same question: an answer to another text must not count as a yes to this one.
         let phase = carried.iter().position(|known| known.mark == mark)?;
         Some(carried.swap_remove(phase))
     }
@@ -333,6 +338,7 @@ impl RequestContext {
                 }
             }
         };
+        // Before the reply goes out: the retry may use the same id, and must not be refused as a duplicate.
         self.0.session.leave(&live.id);
         let mut bytes = Vec::new();
         jsonrpc::write_response(&mut bytes, Some(&live.id), &Ok(result));
@@ -352,6 +358,7 @@ impl RequestContext {
             }
         };
         if let Some(reply) = finished {
+            // The handler ended while the client was away: the retry gets the reply, and nothing runs again.
             return self.finish(reply).await;
         }
         for notification in backlog {
@@ -371,6 +378,7 @@ impl RequestContext {
     fn with_current_token(&self, notification: &Notification, live: &LiveRequest) -> Vec<u8> {
         let edited = match (&live.token, &notification.params) {
             (Some(token), Some(params)) if &*notification.method == "notifications/progress" => {
+                // The retry has a token of its own; a client drops progress for one it does not know.
                 raw::set(params, "progressToken", token)
             }
             _ => None,
@@ -392,6 +400,7 @@ impl RequestContext {
 
     /// The connection of request `id` is gone. That cancels the request only if it was not parked meanwhile.
     pub(crate) fn disconnected(&self, id: &JsonRpcId) {
+        // A parked request outlives its connection by design: the client closes it to ask its user.
         let current = match &*lock(&self.0.phase) {
             RequestPhase::Live(live) | RequestPhase::Parking { live, .. } => live.id == *id,
             RequestPhase::Parked { .. } | RequestPhase::Finished(_) | RequestPhase::Done => false,

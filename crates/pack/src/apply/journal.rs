@@ -20,7 +20,7 @@ pub(crate) struct ApplyJournal {
     pub steps: Vec<JournalStep>,
     /// Folders that are made for them, topmost first.
     pub folders: Vec<PathBuf>,
-    pub blobs: PathBuf,
+    pub(crate) blobs: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,8 +37,8 @@ pub(crate) struct JournalStep {
     pub temporary: PathBuf,
     pub access: FileAccess,
     /// Whether what was there may be run.
-    pub before_access: FileAccess,
-    pub is_record: bool,
+    pub(crate) before_access: FileAccess,
+    pub(crate) is_record: bool,
     pub blob: String,
 }
 

@@ -39,12 +39,12 @@ pub(crate) struct ApplyJob<'a> {
     /// The roots that have a manifest afterwards.
     pub roots: Vec<TargetRoot>,
     /// Roots of other projects that have one too, and keep it as it is.
-    pub other_roots: Vec<SnapshotRoot>,
-    pub left_roots: Vec<TargetRoot>,
+    pub(crate) other_roots: Vec<SnapshotRoot>,
+    pub(crate) left_roots: Vec<TargetRoot>,
     /// The snapshot before this one.
     pub previous: Option<String>,
     pub rolled_back_to: Option<String>,
-    pub lockfile_sha256: Option<String>,
+    pub(crate) lockfile_sha256: Option<String>,
 }
 
 /// Stages the work and writes its journal.

@@ -24,7 +24,7 @@ use crate::system::{self, FileSystem};
 
 /// An edit that can become an overlay.
 #[derive(Clone, Debug)]
-pub struct OverlayCandidate {
+pub(crate) struct OverlayCandidate {
     pub module_id: String,
     /// Found in a file of which target.
     pub target: Target,
@@ -34,7 +34,7 @@ pub struct OverlayCandidate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkipReason {
+pub(crate) enum SkipReason {
     /// The file is gone: there is nothing to propose.
     Missing,
     /// Several modules are behind the file, and the markers do not say which one was edited.
@@ -46,7 +46,7 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    pub const fn code(self) -> &'static str {
+    pub(crate) const fn code(self) -> &'static str {
         match self {
             SkipReason::Missing => "missing",
             SkipReason::MultiModule => "multi_module_output",
@@ -75,7 +75,7 @@ impl SkipReason {
 }
 
 #[derive(Clone, Debug)]
-pub struct SkippedEdit {
+pub(crate) struct SkippedEdit {
     pub why: SkipReason,
     pub target: Target,
     pub path: PathBuf,
@@ -84,8 +84,8 @@ pub struct SkippedEdit {
 
 #[derive(Clone, Debug, Default)]
 pub struct OverlayProposal {
-    pub candidates: Vec<OverlayCandidate>,
-    pub skipped: Vec<SkippedEdit>,
+    pub(crate) candidates: Vec<OverlayCandidate>,
+    pub(crate) skipped: Vec<SkippedEdit>,
 }
 
 pub fn survey_proposal(

@@ -66,7 +66,7 @@ pub fn remove(text: &str, id: &str, path: &Path) -> PackResult<String> {
 }
 
 /// The manifest's text with one more profile.
-pub fn add_profile(text: &str, name: &str, tags: &[String], path: &Path) -> PackResult<String> {
+pub(crate) fn add_profile(text: &str, name: &str, tags: &[String], path: &Path) -> PackResult<String> {
     let (before, _) = Manifest::parse(text, path)?;
     if before.profiles.contains_key(name) {
         return Ok(text.to_owned());

@@ -13,7 +13,7 @@ use crate::place::{PackEnvironment, machine_id};
 
 /// Arguments that fit their tool's schema, resolved.
 #[derive(Clone, Debug)]
-pub struct ToolArguments {
+pub(crate) struct ToolArguments {
     /// Where everything is, with the repo and machine that were named.
     pub place: PackEnvironment,
     pub selection: ProfileSelection,
@@ -26,7 +26,11 @@ const OWN_REFUSAL: [&str; 2] = ["yes", "confirm_token"];
 const OF_APPLY: [&str; 3] = ["adopt", "yes", "confirm_token"];
 
 impl ToolArguments {
-    pub fn read(tool: &str, members: &Map<String, Value>, place: &PackEnvironment) -> PackResult<Self> {
+    pub(crate) fn read(
+        tool: &str,
+        members: &Map<String, Value>,
+        place: &PackEnvironment,
+    ) -> PackResult<Self> {
         check(tool, members)?;
         let text = |name: &str| members.get(name).and_then(Value::as_str);
         let mut place = place.clone();
@@ -44,31 +48,31 @@ impl ToolArguments {
         Ok(Self { place, selection, members: members.clone() })
     }
 
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.members.get(name).and_then(Value::as_str)
     }
 
     /// Whether something was said to be so.
-    pub fn says(&self, name: &str) -> bool {
+    pub(crate) fn says(&self, name: &str) -> bool {
         self.members.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }
 
-    pub fn list(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn list(&self, name: &str) -> Vec<&str> {
         let items = self.members.get(name).and_then(Value::as_array).into_iter().flatten();
         items.filter_map(Value::as_str).collect()
     }
 
     /// The resolved parameters, the same whether they were given or left out, and the project they are about.
-    pub fn bound(&self) -> PackResult<Arguments> {
+    pub(crate) fn bound(&self) -> PackResult<Arguments> {
         Ok(self.resolved()?.with("project", absolute(&self.place.project_root()).into()))
     }
 
     /// The resolved parameters, as the published schemas have them.
-    pub fn resolved(&self) -> PackResult<Arguments> {
+    pub(crate) fn resolved(&self) -> PackResult<Arguments> {
         arguments(&json!({
             "repo": absolute(&self.place.repo),
             "profile": self.selection.profile,

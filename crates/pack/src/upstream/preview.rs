@@ -19,19 +19,19 @@ use crate::tools::planned;
 const MOST: usize = 1024 * 1024;
 
 /// A change that is only shown.
-pub struct ChangePreview {
+pub(crate) struct ChangePreview {
     pub reply: PackCommandReply,
     list: String,
     diff: String,
 }
 
 impl ChangePreview {
-    pub fn plain(reply: PackCommandReply) -> Self {
+    pub(crate) fn plain(reply: PackCommandReply) -> Self {
         Self { reply, list: String::new(), diff: String::new() }
     }
 
     /// For a person: what would change, then how.
-    pub fn texts(&self) -> Vec<String> {
+    pub(crate) fn texts(&self) -> Vec<String> {
         [&self.list, &self.diff].into_iter().filter(|text| !text.is_empty()).cloned().collect()
     }
 
@@ -65,7 +65,7 @@ impl ChangePreview {
         }
     }
 
-    pub fn deployment(survey: &DeploymentSurvey, system: &dyn FileSystem) -> PackResult<Self> {
+    pub(crate) fn deployment(survey: &DeploymentSurvey, system: &dyn FileSystem) -> PackResult<Self> {
         let diffs = diff::diffs(survey, system)?;
         let (files, mut warnings) = diff::files_value(&diffs);
         warnings.splice(0..0, survey.warnings.iter().cloned());
@@ -87,7 +87,7 @@ impl ChangePreview {
         Ok(seen)
     }
 
-    pub fn rollback_preview(plan: &RollbackPlan, system: &dyn FileSystem) -> PackResult<Self> {
+    pub(crate) fn rollback_preview(plan: &RollbackPlan, system: &dyn FileSystem) -> PackResult<Self> {
         let changes: Vec<Value> = plan.changes().iter().map(RollbackChange::to_value).collect();
         let reply = PackCommandReply::default()
             .with("rolled_back_to", plan.to())
@@ -106,7 +106,7 @@ impl ChangePreview {
     }
 
     /// What proposing would commit.
-    pub fn proposal(
+    pub(crate) fn proposal(
         survey: &DeploymentSurvey,
         found: &OverlayProposal,
         system: &dyn FileSystem,
@@ -130,7 +130,7 @@ impl ChangePreview {
         Ok(seen)
     }
 
-    pub fn restoration(
+    pub(crate) fn restoration(
         survey: &DeploymentSurvey,
         missing: &[MissingFile],
         system: &dyn FileSystem,

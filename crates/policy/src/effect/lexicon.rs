@@ -244,7 +244,7 @@ const OUTWARD_PHRASES: [(&[&str], &[&str]); 4] = [
     ),
 ];
 
-/// Words that only look. What stands behind one is what is looked at: `get_share_link`, `list_transfers`.
+/// Words that only read. The words after one name what is read: `get_share_link`, `list_transfers`.
 const READING: &[&str] = &[
     "get",
     "list",
@@ -479,8 +479,8 @@ pub(super) fn looked_at(words: &[String]) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// The parts of a name that do something: of each part between conjunctions, what stands before its first reading word. A part
-/// that ends with something to look at does nothing.
+/// The parts of a name that do something: of each part between conjunctions, the words before its first reading word. A part
+/// that ends with something to read does nothing.
 fn acts(words: &[String]) -> impl Iterator<Item = &[String]> {
     acts_but(words, LOOKED_AT)
 }

@@ -11,7 +11,7 @@ words! {
     pub enum Confidence("confidence") {
         /// The name says that it looks.
         High = "high",
-        /// The name ends with something to look at, and what stands before it is unknown.
+        /// The name ends with something to read, and the words before it are unknown.
         Medium = "medium",
     }
 }

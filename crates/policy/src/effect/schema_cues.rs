@@ -183,7 +183,7 @@ impl<'s> SchemaArguments<'s> {
     }
 
     fn open_operation(&self, name: &[String]) -> Option<String> {
-        // A tool that looks is told by it what to look at: which operation somebody may perform.
+        // For a tool that reads, it names what to read: which operation somebody may perform.
         if lexicon::leading_reading(name).is_some() {
             return None;
         }

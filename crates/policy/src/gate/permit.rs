@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::verdict::{CallDraft, DryRun, Refused};
 use crate::call::Arguments;
-use crate::confirm::{Approval, ApprovalRail};
+use crate::confirm::{Approval, RecordedChannel};
 use crate::digest::{Digest, DigestDomain};
 use crate::duration::RateLimit;
 use crate::effect::Effect;
@@ -75,7 +75,7 @@ impl Permit {
         let mut permit = Self::from_draft(draft, send);
         // The person who gave the grant has seen no `_meta`, so none is sent.
         permit.meta = SentMeta::OfPlan(None);
-        let mut approval = Approval::over(ApprovalRail::Grant, grant.by.clone(), now);
+        let mut approval = Approval::over(RecordedChannel::Grant, grant.by.clone(), now);
         approval.grant = Some(grant.id.clone());
         permit.record.approval = Some(approval);
         permit.grant = Some(grant.id.clone());
@@ -172,7 +172,7 @@ impl Permit {
 #[derive(Debug)]
 pub struct PlanRedemption {
     draft: CallDraft,
-    plan: Plan,
+    plan: Box<Plan>,
     approval: Approval,
 }
 
@@ -181,7 +181,7 @@ impl PlanRedemption {
         draft.record.plan_id = Some(plan.id.clone());
         draft.record.plan_hash = Some(plan.hash);
         draft.record.approval = Some(approval.clone());
-        Self { draft, plan, approval }
+        Self { draft, plan: Box::new(plan), approval }
     }
 
     pub fn plan(&self) -> &Plan {
@@ -227,13 +227,9 @@ impl PlanRedemption {
         let send = self.plan.arguments.canonical().to_owned();
         let token = self.draft.call.confirm_input.token.as_deref().map(token_digest);
         let mut permit = Permit::from_draft(self.draft, send);
-        permit.meta = SentMeta::OfPlan(self.plan.meta);
-        permit.spend = token.map(|token| TokenSpend {
-            plan: self.plan.id,
-            hash: self.plan.hash,
-            token,
-            approval: self.approval,
-        });
+        let Plan { id, hash, meta, .. } = *self.plan;
+        permit.meta = SentMeta::OfPlan(meta);
+        permit.spend = token.map(|token| TokenSpend { plan: id, hash, token, approval: self.approval });
         Ok(permit)
     }
 }

@@ -128,6 +128,7 @@ pub fn freeze_series(
         credential: caller.credential.clone(),
         role: caller.role,
         session: caller.session.clone(),
+        host: caller.host.as_deref().cloned().map(Box::new),
         tool: name,
         fingerprint,
         redact: redacted_paths(steps),

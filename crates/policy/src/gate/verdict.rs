@@ -142,6 +142,7 @@ impl CallDraft {
             credential: self.call.caller.credential.clone(),
             role: self.call.caller.role,
             session: self.call.caller.session.clone(),
+            host: self.call.caller.host.as_deref().cloned().map(Box::new),
             tool: self.call.name.clone(),
             fingerprint: self.tool.fingerprint,
             arguments: self.call.arguments.clone().frozen(),

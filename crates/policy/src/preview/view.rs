@@ -289,7 +289,7 @@ impl ResultContent {
     }
 }
 
-/// What stands in a result beside its content and its structure. `_meta` is for programs, by the protocol.
+/// The members of a result beside its content and its structure. `_meta` is for programs, by the protocol.
 fn beside(result: &Value) -> Map<String, Value> {
     let Some(members) = result.as_object().filter(|members| members.contains_key("content")) else {
         return Map::new();

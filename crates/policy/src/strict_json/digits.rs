@@ -1,4 +1,4 @@
-//! JSON of others that is only looked at: a number that would lose a digit becomes its own text, so that whoever looks sees all of it,
+//! JSON of others that is only looked at: a number that would lose a digit becomes its own text, so that a reader sees all of it,
 //! and two that differ are seen to differ. Never for anything that is sent.
 
 use std::borrow::Cow;

@@ -214,7 +214,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands in a string up to the next quote, backslash or control character.
+    /// The part of a string up to the next quote, backslash or control character.
     fn plain_run(&mut self) -> &'t str {
         let from = self.at;
         self.at += self.rest().iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..=0x1F)).count();

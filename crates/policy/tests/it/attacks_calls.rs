@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use countersign_policy::call::{Arguments, CatalogStatus, ToolCall};
 use countersign_policy::confirm::{
-    Approval, ApprovalRail, ApprovalStrength, ConfirmInput, Kind, PendingPlan, PlanState,
+    Approval, ApprovalStrength, ConfirmInput, Kind, PendingPlan, PlanState, RecordedChannel,
 };
 use countersign_policy::gate::{
     NoLimits, NoSchema, Permit, PolicySnapshot, SentMeta, Verdict, draft_step, freeze_series, settle_series,
@@ -61,7 +61,7 @@ fn previewed() -> Preview {
 }
 
 fn pending_plan(plan: Plan) -> PendingPlan {
-    let approval = Some(Approval::over(ApprovalRail::Page, "ann".into(), at(0)));
+    let approval = Some(Approval::over(RecordedChannel::Page, "ann".into(), at(0)));
     PendingPlan {
         token_expires: plan.expires,
         plan,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_policy::call::CatalogStatus;
 use countersign_policy::confirm::{
-    Approval, ApprovalRail, ApprovalStrength, ConfirmInput, Kind, PendingPlan, PlanState,
+    Approval, ApprovalStrength, ConfirmInput, Kind, PendingPlan, PlanState, RecordedChannel,
 };
 use countersign_policy::gate::{CallDraft, Verdict, WriteStatus, token_digest};
 use countersign_policy::ids::PlanId;
@@ -71,8 +71,8 @@ fn the_happy_path_spends_the_plan_that_was_shown() {
     assert_eq!(spend.plan.as_str(), "pln_1");
     assert_eq!(spend.token, token_digest(TOKEN));
     assert_eq!(
-        (spend.approval.rail, spend.approval.strength),
-        (ApprovalRail::Chat, ApprovalStrength::Caller)
+        (spend.approval.channel, spend.approval.strength),
+        (RecordedChannel::Chat, ApprovalStrength::Caller)
     );
     assert_eq!(permit.arguments(), r#"{"id":7}"#);
     assert_eq!(permit.record().plan_id.as_ref().unwrap().as_str(), "pln_1");
@@ -192,12 +192,12 @@ fn invariant_agents_never_approve() {
     for requirement in [ApprovalStrength::Host, ApprovalStrength::Human] {
         let mut story = Story::new(rule(Kind::Preview, requirement));
         assert_eq!(story.refusal(1), (Code::ApprovalPending, "approval_pending"), "{requirement}");
-        for rail in ApprovalRail::ALL {
-            story.pending_plan().approval = Some(Approval::over(*rail, "x".into(), at(1)));
+        for channel in RecordedChannel::ALL {
+            story.pending_plan().approval = Some(Approval::over(*channel, "x".into(), at(1)));
             story.pending_plan().state = PlanState::Approved;
             let got = short(&story.world.judge(story.call.clone(), at(2)));
-            let expect = if rail.strength() >= requirement { "redeem" } else { "approval_pending" };
-            assert_eq!(got, expect, "{requirement} by {rail}");
+            let expect = if channel.strength() >= requirement { "redeem" } else { "approval_pending" };
+            assert_eq!(got, expect, "{requirement} by {channel}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_policy::confirm::{
-    Approval, ApprovalRail, ApprovalStrength, ConfirmInput, Kind, PendingPlan, PlanState,
+    Approval, ApprovalStrength, ConfirmInput, Kind, PendingPlan, PlanState, RecordedChannel,
 };
 use countersign_policy::gate::{
     CallDraft, NoLimits, NoSchema, PendingStep, Permit, PolicySnapshot, ReachedStep, SeriesPurpose,
@@ -157,7 +157,7 @@ fn permits_come_only_when_nothing_has_changed_and_someone_strong_enough_agreed()
     };
     let pending = settle(&pending_plan, drafts(&world)).unwrap_err();
     assert_eq!(pending, (Code::ApprovalPending, "approval_pending"));
-    pending_plan.approval = Some(Approval::over(ApprovalRail::Cli, "ann".into(), at(1)));
+    pending_plan.approval = Some(Approval::over(RecordedChannel::Cli, "ann".into(), at(1)));
     let permits = settle(&pending_plan, drafts(&world)).unwrap();
     assert_eq!(permits.steps.len(), 3);
     assert!(permits.whole.spend().is_some(), "the whole spends the token");

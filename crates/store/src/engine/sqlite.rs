@@ -163,7 +163,7 @@ fn read_first_page(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Opens a file in a folder that can't be written, such as somebody else's copy. Without a write-ahead log beside it, SQLite reads such a
-/// file only if it is told that it does not change. None if there is a log, whose rows would be missing.
+/// file only if opened as immutable. None if there is a log, whose rows would be missing.
 fn open_unchanging(path: &Path) -> Option<Connection> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

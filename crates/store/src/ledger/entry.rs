@@ -114,7 +114,7 @@ impl Entry {
         }
     }
 
-    /// A row about a plan, in the name of whoever acted on it.
+    /// A row about a plan, in the name of the person or agent who acted on it.
     pub fn of_plan(
         kind: RowKind,
         plan: &Plan,

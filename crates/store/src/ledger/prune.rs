@@ -39,7 +39,7 @@ impl PruneRange {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneReport {
     pub rows: u64,
     pub tombstones: Vec<Tombstone>,
     pub has_more: bool,
@@ -86,13 +86,13 @@ impl Store {
         archive: &mut ArchiveFile,
         by: Option<&PrincipalId>,
         now: Timestamp,
-    ) -> Result<Pruned, PruneRefused> {
+    ) -> Result<PruneReport, PruneRefused> {
         if self.signing_key().is_none() {
             return Err(PruneRefused::NoKey);
         }
         // Each removal adds a row with the time `now`, which the next one must not remove.
         let before = at_most(before, now);
-        let mut done = Pruned::default();
+        let mut done = PruneReport::default();
         for writer in self.read(all_writers).await? {
             loop {
                 let left = most.saturating_sub(done.rows).min(PRUNE_BATCH);

@@ -49,7 +49,7 @@ pub struct MemoryRecord {
     pub kind: RecordKind,
     /// The text and its place; its terms are not read back.
     pub body: Body,
-    /// What stands behind it; none for ideas.
+    /// What supports it; none for ideas.
     pub authority: Option<RecordAuthority>,
     pub status: RecordStatus,
     pub outcome: DecisionOutcome,

@@ -1,6 +1,6 @@
 //! Arguments are stored once per call, and read as if each row had its own.
 
-use countersign_policy::confirm::ApprovalRail;
+use countersign_policy::confirm::RecordedChannel;
 use countersign_policy::record::RowStatus;
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_store::ledger::{ArchiveFile, Format, Why, verify};
@@ -37,7 +37,7 @@ fn arguments(bytes: usize, seed: u64) -> String {
 /// A call that is held, approved and executed; its token names it.
 async fn run(store: &Store, arguments: &str, token: &str, from: i64, until: i64) {
     let held = hold_as(store, "agent", ("write_it", arguments), token, at(from)).await.unwrap();
-    store.approve(&held.plan_id, approval(ApprovalRail::Page, from), at(from)).await.unwrap();
+    store.approve(&held.plan_id, approval(RecordedChannel::Page, from), at(from)).await.unwrap();
     let opened = store.open(permit_for(store, token, at(from)).await, at(from)).await.unwrap();
     store.close(opened, crate::calls::success(), at(until)).await.unwrap();
 }

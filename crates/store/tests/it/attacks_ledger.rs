@@ -264,7 +264,7 @@ async fn attack_14_the_documented_role_runs_the_gateway_and_cannot_rewrite_it() 
     let store = Store::connect(&url.parse::<StoreUrl>().unwrap(), options).await.unwrap();
     let id = hold(&store, "a", 1, at(0)).await.plan_id;
     store
-        .approve(&id, crate::plans::approval(countersign_policy::confirm::ApprovalRail::Page, 1), at(1))
+        .approve(&id, crate::plans::approval(countersign_policy::confirm::RecordedChannel::Page, 1), at(1))
         .await
         .unwrap();
     let opened = store.open(crate::world::permit_for(&store, "a", at(2)).await, at(2)).await.unwrap();
@@ -444,7 +444,7 @@ async fn a_store_of_the_version_before_opens_migrates_and_verifies() {
         .id
         .clone();
     store
-        .approve(&id, crate::plans::approval(countersign_policy::confirm::ApprovalRail::Page, 20), now)
+        .approve(&id, crate::plans::approval(countersign_policy::confirm::RecordedChannel::Page, 20), now)
         .await
         .unwrap();
     hold(&store, "new", 77, now).await;

@@ -1,7 +1,7 @@
 //! Attacks on plans: approvals that outlive what was shown, secrets in rows, keys that are not there.
 
 use countersign_policy::call::Arguments;
-use countersign_policy::confirm::{ApprovalRail, PlanState};
+use countersign_policy::confirm::{PlanState, RecordedChannel};
 use countersign_policy::digest::Digest;
 use countersign_policy::gate::token_digest;
 use countersign_policy::grant::Grant;
@@ -9,8 +9,8 @@ use countersign_policy::ids::GrantId;
 use countersign_policy::plan::Plan;
 use countersign_policy::redact::is_redacted;
 use countersign_store::{
-    ConnectOptions, Ended, FaultKind, GrantFilter, LedgerFilter, Outcome, PlanMatch, ShownPlan, Store,
-    StoreUrl,
+    ConnectOptions, FaultKind, GrantFilter, LedgerFilter, Outcome, OutcomeStatus, PlanMatch, ShownPlan,
+    Store, StoreUrl,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn attack_09_repeating_a_call_extends_pending_plans_only(place: Place) {
     let first = hold(&store, "a", 1, at(0)).await;
     let joined = hold(&store, "b", 1, at(100)).await;
     assert_eq!((joined.how, joined.expires), (PlanMatch::Existing, at(100 + LIFE)), "pending: more time");
-    store.approve(&first.plan_id, approval(ApprovalRail::Page, 110), at(110)).await.unwrap();
+    store.approve(&first.plan_id, approval(RecordedChannel::Page, 110), at(110)).await.unwrap();
     let until = at(100 + LIFE);
     for (number, seconds) in [150, 250, 350, 390].into_iter().enumerate() {
         let again = hold(&store, &format!("c{number}"), 1, at(seconds)).await;
@@ -60,7 +60,7 @@ async fn attack_09_an_approval_ends_at_the_expiry_that_was_shown(place: Place) {
     assert_eq!(shown.expires, at(LIFE));
     // While the person reads, the agent asks again and the plan gets more time.
     hold(&store, "b", 1, at(200)).await;
-    store.approve_shown(&id, Some(shown), approval(ApprovalRail::Page, 210), None, at(210)).await.unwrap();
+    store.approve_shown(&id, Some(shown), approval(RecordedChannel::Page, 210), None, at(210)).await.unwrap();
     assert_eq!(store.plan(&id).await.unwrap().unwrap().plan.expires, at(LIFE));
     // Even a permit that the gate gave out in time does not run after it.
     let permit = permit_for(&store, "b", at(LIFE - 1)).await;
@@ -71,12 +71,16 @@ async fn attack_09_an_approval_ends_at_the_expiry_that_was_shown(place: Place) {
     let shown = ShownPlan::from(&store.plan(&id).await.unwrap().unwrap().plan);
     hold(&store, "d", 2, at(1200)).await;
     let late = at(1000 + LIFE + 1);
-    let refused =
-        store.approve_shown(&id, Some(shown), approval(ApprovalRail::Page, 0), None, late).await.unwrap_err();
+    let refused = store
+        .approve_shown(&id, Some(shown), approval(RecordedChannel::Page, 0), None, late)
+        .await
+        .unwrap_err();
     assert_eq!(refused.refusal().reason_code, "plan_expired");
     let other = ShownPlan { hash: Digest::plain(b"another"), expires: at(9000) };
-    let refused =
-        store.approve_shown(&id, Some(other), approval(ApprovalRail::Page, 0), None, late).await.unwrap_err();
+    let refused = store
+        .approve_shown(&id, Some(other), approval(RecordedChannel::Page, 0), None, late)
+        .await
+        .unwrap_err();
     assert_eq!(refused.refusal().reason_code, "plan_changed");
     assert_eq!(store.plan(&id).await.unwrap().unwrap().state, PlanState::Pending);
 }
@@ -120,7 +124,7 @@ async fn everything(place: &Place) -> String {
 
 fn outcome(result: &str) -> Outcome {
     Outcome {
-        status: Ended::Success,
+        status: OutcomeStatus::Success,
         code: None,
         duration_us: 1,
         result_digest: None,
@@ -131,7 +135,7 @@ fn outcome(result: &str) -> Outcome {
 async fn attack_12_plans_are_sealed_in_their_rows(place: Place) {
     let store = place.store().await;
     let plan = hold_secret(&store, "a", 0).await;
-    store.approve(&plan.id, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
+    store.approve(&plan.id, approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
     let row = store.plan(&plan.id).await.unwrap().unwrap();
     assert_eq!(row.plan.arguments, plan.arguments, "whoever has the key reads it whole, and it can run");
     let body = &place.raw_texts("SELECT body FROM plans").await[0][0].clone().unwrap();
@@ -198,7 +202,7 @@ async fn attack_12_redacted_values_are_wiped_when_a_plan_closes(place: Place) {
         assert_eq!(row.plan.hash, plan.hash);
     };
     let done = hold_secret(&store, "a", 0).await;
-    store.approve(&done.id, approval(ApprovalRail::Page, 0), at(0)).await.unwrap();
+    store.approve(&done.id, approval(RecordedChannel::Page, 0), at(0)).await.unwrap();
     let opened = store.open(permit(&store, "a", at(1)).await, at(1)).await.unwrap();
     assert!(opened.permit().arguments().contains(SECRET), "what runs is what was asked");
     store.close(opened, outcome(&format!("set to {SECRET}")), at(2)).await.unwrap();
@@ -208,7 +212,7 @@ async fn attack_12_redacted_values_are_wiped_when_a_plan_closes(place: Place) {
     assert!(!everything(&place).await.contains(SECRET));
 
     let rejected = hold_secret(&store, "b", 10).await;
-    store.reject(&rejected.id, "ann".into(), ApprovalRail::Page, None, at(11)).await.unwrap();
+    store.reject(&rejected.id, "ann".into(), RecordedChannel::Page, None, at(11)).await.unwrap();
     closed(&rejected, PlanState::Rejected).await;
     let cancelled = hold_secret(&store, "c", 20).await;
     store.cancel(&cancelled.id, &"agent".into(), at(21)).await.unwrap();
@@ -219,11 +223,12 @@ async fn attack_12_redacted_values_are_wiped_when_a_plan_closes(place: Place) {
     let expired = hold_secret(&store, "e", 40).await;
     store.expire(at(40 + LIFE)).await.unwrap();
     closed(&expired, PlanState::Expired).await;
-    for (token, now, status, state) in
-        [("f", 1000, Ended::Error, PlanState::Failed), ("g", 1010, Ended::Unknown, PlanState::OutcomeUnknown)]
-    {
+    for (token, now, status, state) in [
+        ("f", 1000, OutcomeStatus::Error, PlanState::Failed),
+        ("g", 1010, OutcomeStatus::Unknown, PlanState::OutcomeUnknown),
+    ] {
         let plan = hold_secret(&store, token, now).await;
-        store.approve(&plan.id, approval(ApprovalRail::Page, now), at(now)).await.unwrap();
+        store.approve(&plan.id, approval(RecordedChannel::Page, now), at(now)).await.unwrap();
         let opened = store.open(permit(&store, token, at(now)).await, at(now)).await.unwrap();
         store.close(opened, Outcome { status, ..outcome("x") }, at(now)).await.unwrap();
         closed(&plan, state).await;
@@ -233,7 +238,7 @@ async fn attack_12_redacted_values_are_wiped_when_a_plan_closes(place: Place) {
 async fn attack_12_a_spent_token_of_a_wiped_plan_is_still_spent(place: Place) {
     let store = place.store().await;
     let plan = hold_secret(&store, "a", 0).await;
-    store.reject(&plan.id, "ann".into(), ApprovalRail::Page, None, at(1)).await.unwrap();
+    store.reject(&plan.id, "ann".into(), RecordedChannel::Page, None, at(1)).await.unwrap();
     let held = store.held(token_digest("a")).await.unwrap().unwrap();
     assert!(held.plan.has_arguments(&plan.arguments), "the call that comes back is still known");
     let other = Arguments::parse(br#"{"password":"x","pin":4711000047110000,"user":"ann"}"#).unwrap();
@@ -244,7 +249,7 @@ async fn attack_12_a_spent_token_of_a_wiped_plan_is_still_spent(place: Place) {
 async fn attack_12_no_digest_of_a_redacted_value_can_be_guessed(place: Place) {
     let store = place.store().await;
     let plan = hold_secret(&store, "a", 0).await;
-    store.approve(&plan.id, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
+    store.approve(&plan.id, approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
     let opened = store.open(permit(&store, "a", at(2)).await, at(2)).await.unwrap();
     store.close(opened, outcome("done"), at(3)).await.unwrap();
     let all = everything(&place).await;

@@ -1,6 +1,6 @@
 //! From permit to row: what is spent, what is written, what is refused and in which words.
 
-use countersign_policy::confirm::{Approval, ApprovalRail, PlanState};
+use countersign_policy::confirm::{Approval, PlanState, RecordedChannel};
 use countersign_policy::gate::token_digest;
 use countersign_policy::grant::Grant;
 use countersign_policy::ids::GrantId;
@@ -8,7 +8,8 @@ use countersign_policy::record::{RowKind, RowStatus};
 use countersign_policy::refusal::Code;
 use countersign_store::ledger::verify;
 use countersign_store::{
-    ConnectOptions, Ended, LedgerFilter, NotSpendable, OpenRefused, Outcome, RESULT_LIMIT, ReadRows, Store,
+    ConnectOptions, LedgerFilter, NotSpendable, OpenRefused, Outcome, OutcomeStatus, RESULT_LIMIT, ReadRows,
+    Store,
 };
 
 use crate::place::{Place, on_both, options};
@@ -24,7 +25,13 @@ on_both!(
 );
 
 pub(crate) fn success() -> Outcome {
-    Outcome { status: Ended::Success, code: None, duration_us: 1234, result_digest: None, result: None }
+    Outcome {
+        status: OutcomeStatus::Success,
+        code: None,
+        duration_us: 1234,
+        result_digest: None,
+        result: None,
+    }
 }
 
 async fn rows(store: &Store) -> Vec<(RowKind, RowStatus)> {
@@ -52,7 +59,7 @@ async fn a_held_call_runs_once_and_its_rows_tell_the_story(place: Place) {
     let closed = store.close(opened, outcome, at(2)).await.unwrap();
     let kept = store.plan(&holding.plan_id).await.unwrap().unwrap();
     assert_eq!((kept.state, kept.result.as_deref()), (PlanState::Done, Some("{\"ok\":true}")));
-    assert_eq!(kept.approval.unwrap().rail, ApprovalRail::Chat);
+    assert_eq!(kept.approval.unwrap().channel, RecordedChannel::Chat);
 
     let call = RowKind::Call;
     assert_eq!(
@@ -92,7 +99,7 @@ async fn a_token_that_came_late_is_refused_in_its_own_words(place: Place) {
             NotSpendable::Rejected => {
                 drop(
                     store
-                        .reject(&holding.plan_id, "ann".into(), ApprovalRail::Page, None, now)
+                        .reject(&holding.plan_id, "ann".into(), RecordedChannel::Page, None, now)
                         .await
                         .unwrap(),
                 );
@@ -177,10 +184,10 @@ async fn results_are_kept_up_to_a_size(place: Place) {
     let store = place.store().await;
     for (token, size, now) in [("small", RESULT_LIMIT, at(0)), ("large", RESULT_LIMIT + 1, at(1))] {
         let holding = hold(&store, token, size as u64, now).await;
-        let approval = Approval::over(ApprovalRail::Cli, "ann".into(), now);
+        let approval = Approval::over(RecordedChannel::Cli, "ann".into(), now);
         store.approve(&holding.plan_id, approval.clone(), now).await.unwrap();
         let opened = store.open(permit_for(&store, token, now).await, now).await.unwrap();
-        let outcome = Outcome { status: Ended::Unknown, result: Some("x".repeat(size)), ..success() };
+        let outcome = Outcome { status: OutcomeStatus::Unknown, result: Some("x".repeat(size)), ..success() };
         store.close(opened, outcome, now).await.unwrap();
         let kept = store.plan(&holding.plan_id).await.unwrap().unwrap();
         assert_eq!(kept.state, PlanState::OutcomeUnknown);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use countersign_policy::confirm::{Approval, ApprovalRail};
+use countersign_policy::confirm::{Approval, RecordedChannel};
 use countersign_store::{Changed, Store, StoreSharing};
 use tokio::sync::broadcast::Receiver;
 
@@ -34,10 +34,10 @@ async fn what_one_replica_decides_the_other_hears() {
 
     let held = hold(&there, "t1", 1, at(0)).await;
     assert_eq!(next(&mut news).await, heard(&held.plan_id), "a plan that came up");
-    let approval = Approval::over(ApprovalRail::Page, "ada".into(), at(1));
+    let approval = Approval::over(RecordedChannel::Page, "ada".into(), at(1));
     there.approve(&held.plan_id, approval, at(1)).await.unwrap();
     assert_eq!(next(&mut news).await, heard(&held.plan_id), "approved");
-    let again = Approval::over(ApprovalRail::Page, "bob".into(), at(1));
+    let again = Approval::over(RecordedChannel::Page, "bob".into(), at(1));
     assert!(there.approve(&held.plan_id, again, at(1)).await.is_err(), "decided already");
     let permit = permit_for(&there, "t1", at(2)).await;
     there.open(permit, at(2)).await.unwrap();
@@ -45,7 +45,7 @@ async fn what_one_replica_decides_the_other_hears() {
 
     let other = hold(&there, "t2", 2, at(3)).await;
     assert_eq!(next(&mut news).await, heard(&other.plan_id));
-    there.reject(&other.plan_id, "ada".into(), ApprovalRail::Page, None, at(4)).await.unwrap();
+    there.reject(&other.plan_id, "ada".into(), RecordedChannel::Page, None, at(4)).await.unwrap();
     assert_eq!(next(&mut news).await, heard(&other.plan_id), "rejected; the approval that lost was not told");
     assert!(own.try_recv().is_err(), "nobody hears themselves");
 }

@@ -1,6 +1,6 @@
 //! A clock that runs backwards: nothing whose end has to be judged goes on, until it is right again.
 
-use countersign_policy::confirm::ApprovalRail;
+use countersign_policy::confirm::RecordedChannel;
 use countersign_policy::record::{RowKind, RowStatus};
 use countersign_policy::refusal::Code;
 use countersign_store::{Entry, FaultKind, HoldRefused};
@@ -24,7 +24,7 @@ async fn a_clock_set_back_stops_decisions_but_not_the_ledger(place: Place) {
     let refused = hold_as(&store, "agent", ("write_it", "{}"), "b", at(60)).await.unwrap_err();
     assert!(matches!(&refused, HoldRefused::Fault(fault) if fault.kind() == FaultKind::Clock));
     clock(refused.refusal());
-    clock(store.approve(&plan, approval(ApprovalRail::Page, 60), at(60)).await.unwrap_err().refusal());
+    clock(store.approve(&plan, approval(RecordedChannel::Page, 60), at(60)).await.unwrap_err().refusal());
     clock(store.open(permit, at(60)).await.unwrap_err().refusal());
     assert_eq!(store.expire(at(60)).await.unwrap_err().kind(), FaultKind::Clock);
     // Outcomes are still recorded, and two seconds are tolerated.
@@ -46,7 +46,7 @@ async fn waiting_for_others_is_not_a_clock_set_back() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let waiting = tokio::spawn({
         let store = store.clone();
-        async move { store.approve(&plan, approval(ApprovalRail::Page, 1), at(1)).await }
+        async move { store.approve(&plan, approval(RecordedChannel::Page, 1), at(1)).await }
     });
     tokio::time::sleep(std::time::Duration::from_millis(3_500)).await;
     other.execute("UPDATE ledger_heads SET clock = ?1", [at(4).as_microsecond()]).unwrap();

@@ -127,10 +127,6 @@ async fn a_set_is_kept_beside_what_is_new_and_ends_with_only(place: Place) {
     let pin = scene.pin().await;
     assert_eq!((pin.state, &pin.pinned, &pin.candidate), (PinState::Accepted, &definition("c"), &None));
     assert!(scene.lists("b").await, "the set is over");
-    assert!(scene.store.remove_pin(&scene.tool, at(90)).await.unwrap().is_some());
-    let first = [(scene.tool.tool.clone(), definition("b"))];
-    scene.store.pin_all(&scene.tool.upstream, &first, PinState::Pending, at(91)).await.unwrap();
-    assert_eq!(scene.known().await, "", "a tool that was removed begins anew");
 }
 
 async fn attack_what_nobody_accepted_never_gets_into_a_set(place: Place) {

@@ -6,7 +6,7 @@ use countersign_policy::mode::Mode;
 use countersign_policy::record::{ActorRole, RowKind, RowStatus, Source};
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_policy::role::Role;
-use countersign_store::ledger::{Cursor, Format, verify};
+use countersign_store::ledger::{ChartPeriod, Cursor, DecisionTime, Format, PartCount, StatusCount, verify};
 use countersign_store::{Entry, LedgerFilter, ModeSetter, Store};
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ on_both!(
     hostile_text_is_kept_and_found_as_text,
     exported_lines_can_be_checked_without_us,
     a_summary_counts,
+    a_chart_counts_equal_parts_of_a_period,
     the_audit_view_tells_who_decided,
     rows_are_found_by_their_request,
     rows_of_version_1_keep_their_hash_and_are_found_by_their_request,
@@ -169,13 +170,42 @@ async fn a_summary_counts(place: Place) {
     assert_eq!(store.summary(at(20), at(30)).await.unwrap().total, 0);
 }
 
+async fn a_chart_counts_equal_parts_of_a_period(place: Place) {
+    let store = place.store().await;
+    let yes = hold(&store, "a", 1, at(0)).await.plan_id;
+    hold(&store, "b", 2, at(1)).await;
+    store
+        .approve(&yes, crate::plans::approval(countersign_policy::confirm::ApprovalRail::Page, 25), at(25))
+        .await
+        .unwrap();
+    let refusal = Refusal::new(Code::RuleDenied, "no").with("rule", "a.toml:3");
+    store.refused(&record(&json!({}), at(12)), &refusal, at(12)).await.unwrap();
+    store.append(entry(RowKind::Config, RowStatus::Error), at(30)).await.unwrap();
+    let period = ChartPeriod::new(at(0), at(30), 3);
+    let chart = store.chart(period).await.unwrap();
+    let part = |part, kind: &str, status: &str, count| PartCount {
+        part,
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        count,
+    };
+    let counted =
+        [part(0, "call", "pending", 2), part(1, "call", "refused", 1), part(2, "approval", "success", 1)];
+    assert_eq!(chart.over_time, counted, "the end is exclusive");
+    assert_eq!((period.start_of(1), period.start_of(3)), (at(10), at(30)));
+    let rule = StatusCount { name: "a.toml:3".to_owned(), status: "refused".to_owned(), count: 1 };
+    assert_eq!(chart.by_rule, [rule]);
+    assert_eq!(chart.by_tool.iter().map(|one| one.count).sum::<u64>(), 3);
+    assert!(matches!(chart.decisions[..], [DecisionTime { part: 2, micros: 25_000_000 }]));
+}
+
 async fn the_audit_view_tells_who_decided(place: Place) {
     let store = place.store().await;
     let yes = hold(&store, "a", 1, at(0)).await.plan_id;
     let no = hold(&store, "b", 2, at(0)).await.plan_id;
-    use countersign_policy::confirm::ApprovalRail;
-    store.approve(&yes, crate::plans::approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
-    store.reject(&no, "bob".into(), ApprovalRail::Cli, Some("not today".into()), at(2)).await.unwrap();
+    use countersign_policy::confirm::RecordedChannel;
+    store.approve(&yes, crate::plans::approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
+    store.reject(&no, "bob".into(), RecordedChannel::Cli, Some("not today".into()), at(2)).await.unwrap();
     let mut direct = entry(RowKind::Memory, RowStatus::Success);
     direct.principal = Some("line".into());
     direct.role = Some(ActorRole::Human);

@@ -1,15 +1,15 @@
 //! Plans and decisions: joining, limits, who is first, pauses, expiry, and what is left after a crash.
 
 use countersign_policy::call::Arguments;
-use countersign_policy::confirm::{Approval, ApprovalRail, ApprovalStrength, PlanEnd, PlanState};
+use countersign_policy::confirm::{Approval, ApprovalStrength, PlanEnd, PlanState, RecordedChannel};
 use countersign_policy::gate::token_digest;
 use countersign_policy::ids::{CredentialId, PlanId, Secret};
 use countersign_policy::record::RowKind;
 use countersign_policy::refusal::Code;
 use countersign_policy::role::Role;
 use countersign_store::{
-    Credential, DecideRefused, HoldRefused, LedgerFilter, NotDecided, PENDING_LIMIT, Paused, PlanFilter,
-    PlanMatch, Store, secret_digest,
+    Credential, DecideRefused, HoldRefused, LedgerFilter, NotDecided, PENDING_LIMIT, PauseOutcome,
+    PlanFilter, PlanMatch, Store, secret_digest,
 };
 use serde_json::json;
 
@@ -31,8 +31,8 @@ on_both!(
     plans_are_listed_newest_first_by_pages,
 );
 
-pub(crate) fn approval(rail: ApprovalRail, seconds: i64) -> Approval {
-    Approval::over(rail, "ann".into(), at(seconds))
+pub(crate) fn approval(channel: RecordedChannel, seconds: i64) -> Approval {
+    Approval::over(channel, "ann".into(), at(seconds))
 }
 
 fn why(refused: DecideRefused) -> NotDecided {
@@ -123,21 +123,21 @@ async fn twenty_pending_are_the_limit(place: Place) {
 async fn the_first_answer_decides_once(place: Place) {
     let store = place.store().await;
     let id = hold(&store, "a", 1, at(0)).await.plan_id;
-    let decided = store.approve(&id, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
+    let decided = store.approve(&id, approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
     assert_eq!(decided.plan.id, id);
     let row = store.activity_row(&decided.ledger_id).await.unwrap().unwrap();
     assert_eq!((row.kind, row.approval().unwrap().by.as_str()), (RowKind::Approval, "ann"));
-    let again = why(store.approve(&id, approval(ApprovalRail::Cli, 2), at(2)).await.unwrap_err());
+    let again = why(store.approve(&id, approval(RecordedChannel::Cli, 2), at(2)).await.unwrap_err());
     assert_eq!(again, NotDecided::Decided(PlanState::Approved));
     assert_eq!(again.refusal().code, Code::PlanDecided);
-    let no = store.reject(&id, "bob".into(), ApprovalRail::Page, None, at(2)).await.unwrap_err();
+    let no = store.reject(&id, "bob".into(), RecordedChannel::Page, None, at(2)).await.unwrap_err();
     assert_eq!(why(no), NotDecided::Decided(PlanState::Approved));
-    assert_eq!(store.plan(&id).await.unwrap().unwrap().approval, Some(approval(ApprovalRail::Page, 1)));
+    assert_eq!(store.plan(&id).await.unwrap().unwrap().approval, Some(approval(RecordedChannel::Page, 1)));
     let unknown =
-        why(store.approve(&"pln_x".into(), approval(ApprovalRail::Page, 1), at(1)).await.unwrap_err());
+        why(store.approve(&"pln_x".into(), approval(RecordedChannel::Page, 1), at(1)).await.unwrap_err());
     assert_eq!(unknown.refusal().code, Code::PlanNotFound);
     let old = hold(&store, "b", 2, at(0)).await.plan_id;
-    let late = why(store.approve(&old, approval(ApprovalRail::Page, LIFE), at(LIFE)).await.unwrap_err());
+    let late = why(store.approve(&old, approval(RecordedChannel::Page, LIFE), at(LIFE)).await.unwrap_err());
     assert_eq!((late, late.refusal().reason_code), (NotDecided::Expired, "plan_expired"));
 }
 
@@ -145,9 +145,9 @@ async fn a_weak_answer_leaves_the_plan_open(place: Place) {
     let store = place.store().await;
     let id = hold_as(&store, "agent", ("delete_it", "{}"), "a", at(0)).await.unwrap().plan_id;
     assert_eq!(store.plan(&id).await.unwrap().unwrap().plan.requirement.strength, ApprovalStrength::Host);
-    let weak = why(store.approve(&id, approval(ApprovalRail::Chat, 1), at(1)).await.unwrap_err());
+    let weak = why(store.approve(&id, approval(RecordedChannel::Chat, 1), at(1)).await.unwrap_err());
     assert_eq!((weak, state(&store, &id).await), (NotDecided::TooWeak, PlanState::Pending));
-    store.approve(&id, approval(ApprovalRail::Card, 2), at(2)).await.unwrap();
+    store.approve(&id, approval(RecordedChannel::Card, 2), at(2)).await.unwrap();
 }
 
 async fn three_rejections_pause_and_a_person_resumes(place: Place) {
@@ -156,23 +156,24 @@ async fn three_rejections_pause_and_a_person_resumes(place: Place) {
     let reject = async |number: u64, seconds: i64| {
         let id = hold(&store, &format!("t{number}"), number, at(seconds)).await.plan_id;
         let note = Some(format!("no {number}"));
-        let decided = store.reject(&id, "ann".into(), ApprovalRail::Page, note, at(seconds)).await.unwrap();
+        let decided =
+            store.reject(&id, "ann".into(), RecordedChannel::Page, note, at(seconds)).await.unwrap();
         assert_eq!(store.plan(&id).await.unwrap().unwrap().note, Some(format!("no {number}")));
         decided.paused
     };
     // Two, and a third eleven minutes later: too far apart.
     assert_eq!(
         (reject(1, 0).await, reject(2, 1).await, reject(3, 661).await),
-        (Paused::No, Paused::No, Paused::No)
+        (PauseOutcome::No, PauseOutcome::No, PauseOutcome::No)
     );
     assert_eq!(store.paused(&agent).await.unwrap(), None);
-    assert_eq!((reject(4, 700).await, reject(5, 701).await), (Paused::No, Paused::Now));
+    assert_eq!((reject(4, 700).await, reject(5, 701).await), (PauseOutcome::No, PauseOutcome::Now));
     assert_eq!(store.paused(&agent).await.unwrap(), Some(at(701)));
     assert_eq!(store.paused(&"other".into()).await.unwrap(), None);
     assert!(store.resume(&agent, &"ann".into(), at(702)).await.unwrap().is_some());
     assert!(store.resume(&agent, &"ann".into(), at(702)).await.unwrap().is_none());
     assert_eq!(store.paused(&agent).await.unwrap(), None);
-    assert_eq!(reject(6, 703).await, Paused::No, "what was before the resume no longer counts");
+    assert_eq!(reject(6, 703).await, PauseOutcome::No, "what was before the resume no longer counts");
 }
 
 async fn only_its_owner_cancels(place: Place) {
@@ -189,7 +190,7 @@ async fn a_changed_tool_takes_its_plans_along(place: Place) {
     let store = place.store().await;
     let open = hold(&store, "a", 1, at(0)).await.plan_id;
     let agreed = hold(&store, "b", 2, at(0)).await.plan_id;
-    store.approve(&agreed, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
+    store.approve(&agreed, approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
     let other = hold_as(&store, "agent", ("delete_it", "{}"), "c", at(0)).await.unwrap().plan_id;
     let mut closed = store.cancel_for_tool(&"files:write_it".parse().unwrap(), at(2)).await.unwrap();
     closed.sort();
@@ -227,7 +228,7 @@ async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
             let token = token_digest(&format!("{name}-{token}"));
             plans.push(store.hold(&plan, token, plan.expires, record, at(1)).await.unwrap().plan_id);
         }
-        store.approve(&plans[1], approval(ApprovalRail::Page, from + 2), at(2)).await.unwrap();
+        store.approve(&plans[1], approval(RecordedChannel::Page, from + 2), at(2)).await.unwrap();
         // The gate said yes a moment before.
         let permit = permit_for(&store, &format!("{name}-agreed"), at(3)).await;
         if end == PlanEnd::CredentialRevoked {
@@ -235,8 +236,10 @@ async fn attack_16_a_plan_ends_with_its_credential(place: Place) {
             assert!(store.open(permit, at(20)).await.is_err(), "the race ends in the store");
             assert_eq!(state(&store, &plans[1]).await, PlanState::Cancelled);
         }
-        let refused =
-            why(store.approve(&plans[0], approval(ApprovalRail::Page, from + 21), at(21)).await.unwrap_err());
+        let refused = why(store
+            .approve(&plans[0], approval(RecordedChannel::Page, from + 21), at(21))
+            .await
+            .unwrap_err());
         assert_eq!(refused, NotDecided::Ended(end));
         assert_eq!(refused.refusal().code, Code::PlanCancelled);
         let held = store.held(token_digest(&format!("{name}-agreed"))).await.unwrap().unwrap();
@@ -268,7 +271,7 @@ async fn plans_are_listed_newest_first_by_pages(place: Place) {
     for number in 0..5 {
         ids.push(hold(&store, &format!("t{number}"), number, at(number as i64)).await.plan_id);
     }
-    store.approve(&ids[2], approval(ApprovalRail::Page, 6), at(6)).await.unwrap();
+    store.approve(&ids[2], approval(RecordedChannel::Page, 6), at(6)).await.unwrap();
     ids.reverse();
     let list = async |filter: PlanFilter| {
         let found = store.plans(filter).await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_policy::confirm::{ApprovalRail, PlanState};
+use countersign_policy::confirm::{PlanState, RecordedChannel};
 use countersign_policy::gate::token_digest;
 use countersign_policy::ids::PlanId;
 use countersign_store::ledger::verify;
@@ -142,10 +142,10 @@ async fn opposite_orders_get_answers(place: Place) {
                 let (one, other) = (one.clone(), other.clone());
                 let yes =
                     tokio::spawn(
-                        async move { one.approve(&yes, approval(ApprovalRail::Page, 0), now).await },
+                        async move { one.approve(&yes, approval(RecordedChannel::Page, 0), now).await },
                     );
                 let no = tokio::spawn(async move {
-                    other.reject(&no, "bob".into(), ApprovalRail::Cli, None, now).await
+                    other.reject(&no, "bob".into(), RecordedChannel::Cli, None, now).await
                 });
                 [yes, no]
             })
@@ -189,7 +189,7 @@ async fn who_waits_for_another_replica_holds_nobody_up() {
     let (first, last) = (hold_back(&place, &plans[0]).await, hold_back(&place, &plans[2]).await);
     let approve = |plan: &PlanId| {
         let (store, plan) = (store.clone(), plan.clone());
-        tokio::spawn(async move { store.approve(&plan, approval(ApprovalRail::Page, 0), at(0)).await })
+        tokio::spawn(async move { store.approve(&plan, approval(RecordedChannel::Page, 0), at(0)).await })
     };
     // The first keeps the writer busy, so that the others come together.
     let busy = approve(&plans[0]);
@@ -217,9 +217,9 @@ async fn approvals_race_too(place: Place) {
         let id = &holding.plan_id;
         let permit = crate::world::permit_for(&one, &token(round), now).await;
         let (yes, yes_too, no, cancel, run) = tokio::join!(
-            one.approve(id, approval(ApprovalRail::Page, 0), now),
-            other.approve(id, approval(ApprovalRail::Cli, 0), now),
-            other.reject(id, "bob".into(), ApprovalRail::Page, None, now),
+            one.approve(id, approval(RecordedChannel::Page, 0), now),
+            other.approve(id, approval(RecordedChannel::Cli, 0), now),
+            other.reject(id, "bob".into(), RecordedChannel::Page, None, now),
             one.cancel(id, &agent, now),
             other.open(permit, now),
         );

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use countersign_policy::digest::Digest;
 use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::ledger::{
-    ArchiveFile, ArchiveReport, PruneRefused, Pruned, Tombstone, Why, checkpoint, verify, verify_archive,
+    ArchiveFile, ArchiveReport, PruneRefused, PruneReport, Tombstone, Why, checkpoint, verify, verify_archive,
 };
 use countersign_store::{ConnectOptions, Entry, LedgerFilter, Store};
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn archive_path(place: &Place, name: &str) -> PathBuf {
     place.key_file().with_file_name("ledger-archive").join(name)
 }
 
-async fn prune(store: &Store, place: &Place, before: i64, name: &str) -> Pruned {
+async fn prune(store: &Store, place: &Place, before: i64, name: &str) -> PruneReport {
     let mut archive = ArchiveFile::new(archive_path(place, name));
     store.prune(at(before), u64::MAX, &mut archive, None, at(LATER)).await.unwrap()
 }
@@ -133,7 +133,10 @@ async fn rows_of_an_open_plan_stay_and_so_does_everything_after_them(place: Plac
     assert_eq!(done.tombstones[0].through, 6, "the seventh row is that of the pending plan");
     // Back to the plan's time.
     store.trust_clock(&"ada".into(), at(10)).await.unwrap();
-    store.approve(&id, approval(countersign_policy::confirm::ApprovalRail::Page, 10), at(10)).await.unwrap();
+    store
+        .approve(&id, approval(countersign_policy::confirm::RecordedChannel::Page, 10), at(10))
+        .await
+        .unwrap();
     assert_eq!(prune(&store, &place, 100, "b.jsonl").await.rows, 0, "approved is open, too");
     let opened = store.open(permit_for(&store, "t", at(11)).await, at(11)).await.unwrap();
     assert_eq!(prune(&store, &place, 100, "c.jsonl").await.rows, 0, "and so is a call under way");

@@ -1,6 +1,6 @@
 //! Conditions of the statements that spend, revise and grant: each holds also if the world changed after the gate gave its permit.
 
-use countersign_policy::confirm::{ApprovalRail, PlanState};
+use countersign_policy::confirm::{PlanState, RecordedChannel};
 use countersign_policy::gate::{Permit, token_digest};
 use countersign_policy::grant::{Allowed, Grant};
 use countersign_policy::ids::GrantId;
@@ -51,7 +51,7 @@ async fn a_token_of_another_plan_is_not_spent(place: Place) {
 async fn an_approval_without_a_ledger_row_is_not_spent(place: Place) {
     let store = place.store().await;
     hold(&store, "t", 1, at(0)).await;
-    let forged = serde_json::to_string(&approval(ApprovalRail::Page, 0)).unwrap();
+    let forged = serde_json::to_string(&approval(RecordedChannel::Page, 0)).unwrap();
     place.raw(&format!("UPDATE plans SET state = 'approved', approval = '{forged}'")).await;
     let permit = permit_for(&store, "t", at(1)).await;
     assert_eq!(why_refused(&store, permit, at(1)).await, NotSpendable::Unproven);
@@ -87,7 +87,7 @@ async fn a_revision_needs_the_plan_that_was_looked_at_open_and_unlike_others(pla
     assert!(!revise(&first, 7, second.hash, at(1)).await, "it is not what was looked at");
     assert!(!revise(&first, 2, first.hash, at(1)).await, "an equal plan is open");
     assert!(!revise(&first, 7, first.hash, at(LIFE)).await, "it has expired");
-    store.approve(&first.id, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
+    store.approve(&first.id, approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
     assert!(!revise(&first, 7, first.hash, at(2)).await, "it is decided");
     assert!(revise(&second, 7, second.hash, at(2)).await);
     assert!(!revise(&second, 8, second.hash, at(2)).await, "it is another plan by now");
@@ -120,7 +120,7 @@ async fn an_expired_plan_is_neither_rejected_nor_cancelled(place: Place) {
     let store = place.store().await;
     let id = hold(&store, "t", 1, at(0)).await.plan_id;
     let late = at(LIFE);
-    let rejected = store.reject(&id, "ann".into(), ApprovalRail::Page, None, late).await;
+    let rejected = store.reject(&id, "ann".into(), RecordedChannel::Page, None, late).await;
     assert!(matches!(rejected, Err(DecideRefused::NotDecided(NotDecided::Expired))), "{rejected:?}");
     let cancelled = store.cancel(&id, &"agent".into(), late).await;
     assert!(matches!(cancelled, Err(DecideRefused::NotDecided(NotDecided::Expired))), "{cancelled:?}");
@@ -131,7 +131,7 @@ async fn only_an_approved_plan_gets_another_token(place: Place) {
     let store = place.store().await;
     let id = hold(&store, "t", 1, at(0)).await.plan_id;
     assert!(!store.lend_token(&id, token_digest("early"), at(1)).await.unwrap(), "it is pending");
-    store.approve(&id, approval(ApprovalRail::Page, 1), at(1)).await.unwrap();
+    store.approve(&id, approval(RecordedChannel::Page, 1), at(1)).await.unwrap();
     assert!(!store.lend_token(&id, token_digest("late"), at(LIFE)).await.unwrap(), "it has expired");
     assert!(store.lend_token(&id, token_digest("more"), at(2)).await.unwrap());
     store.open(permit_for(&store, "more", at(3)).await, at(3)).await.unwrap();

@@ -63,8 +63,8 @@ async fn ledger(place: &Place, rows: i64, every: u32) -> Store {
             2 => {
                 let token = format!("t{number}");
                 let id = hold(&store, &token, number as u64, now).await.plan_id;
-                let rail = countersign_policy::confirm::ApprovalRail::Page;
-                store.approve(&id, approval(rail, number), now).await.unwrap();
+                let channel = countersign_policy::confirm::RecordedChannel::Page;
+                store.approve(&id, approval(channel, number), now).await.unwrap();
                 let opened = store.open(permit_for(&store, &token, now).await, now).await.unwrap();
                 store.close(opened, crate::calls::success(), now).await.unwrap();
             }

@@ -1,4 +1,4 @@
-//! JSON text with room between: one thing a line, every string and number exactly as it stands. Reads no value, so it can round none.
+//! Spreads JSON text over lines, with every string and number exactly as written. Parses no value, so it can round none.
 
 /// A JSON text on one line, spread over many.
 pub(super) fn spread(text: &str) -> String {

@@ -1,8 +1,10 @@
 //! Tables for people: aligned columns that fit the terminal. What does not fit is left out column by column,
 //! least needed first; in a pipe everything stays.
 
+use std::borrow::Cow;
+
 use anstyle::Style;
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::escaping::visible;
 use super::style::{BOLD, paint};
@@ -17,16 +19,23 @@ pub struct Column {
     pub spare: u8,
     /// How wide it is at least in a table that goes on: rows that come later must stand below these.
     pub steady: usize,
+    /// How narrow it may become by cutting its texts, before any column is left out; 0 if it is never cut.
+    pub least: usize,
 }
 
 impl Column {
     pub const fn kept(title: &'static str) -> Self {
-        Self { title, spare: 0, steady: 0 }
+        Self { title, spare: 0, steady: 0, least: 0 }
     }
 
     /// A column that goes when room is scarce.
     pub const fn spared(title: &'static str, spare: u8) -> Self {
-        Self { title, spare, steady: 0 }
+        Self { title, spare, steady: 0, least: 0 }
+    }
+
+    /// A column that stays and whose texts are cut, down to `least`, where there is no room.
+    pub const fn cut(title: &'static str, least: usize) -> Self {
+        Self { title, spare: 0, steady: 0, least }
     }
 
     /// The same column, at least so wide in a table that goes on.
@@ -68,8 +77,11 @@ impl Table {
 
     /// The table as text; `width` is what it has to fit into, if anything.
     pub fn render(&self, width: Option<usize>) -> String {
-        let widths = self.widths();
+        let mut widths = self.widths();
         let kept = self.fitting(&widths, width);
+        if let Some(width) = width {
+            self.narrow(&mut widths, &kept, width);
+        }
         let mut text = String::new();
         let titles = self.columns.iter().map(|column| (column.title.to_owned(), BOLD)).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
@@ -77,7 +89,8 @@ impl Table {
                 kept.iter().filter_map(|at| Some((row.get(*at)?, *widths.get(*at)?))).collect();
             let last = cells.len().saturating_sub(1);
             for (index, ((cell, style), width)) in cells.into_iter().enumerate() {
-                text.push_str(&if cell.is_empty() { String::new() } else { paint(*style, cell) });
+                let cell = cut(cell, width);
+                text.push_str(&if cell.is_empty() { String::new() } else { paint(*style, &cell) });
                 if index < last {
                     text.push_str(&" ".repeat(width.saturating_sub(cell.width())));
                     text.push_str(GAP);
@@ -109,11 +122,12 @@ impl Table {
             |at: &usize| self.rows.iter().any(|row| row.get(*at).is_some_and(|(cell, _)| !cell.is_empty()));
         let spare = |at: usize| self.columns.get(at).map_or(0, |column| column.spare);
         kept.retain(|at| spare(*at) == 0 || self.goes_on == GoesOn::Yes || filled(at));
-        let needed = |kept: &[usize]| -> usize {
-            let gaps = GAP.len() * kept.len().saturating_sub(1);
-            gaps + kept.iter().filter_map(|at| widths.get(*at)).sum::<usize>()
-        };
-        while needed(&kept) > width {
+        let narrowest: Vec<usize> = widths
+            .iter()
+            .zip(&self.columns)
+            .map(|(width, column)| if column.least > 0 { column.least.min(*width) } else { *width })
+            .collect();
+        while needed(&narrowest, &kept) > width {
             let Some(goes) = kept.iter().copied().filter(|at| spare(*at) > 0).max_by_key(|at| spare(*at))
             else {
                 break;
@@ -122,6 +136,37 @@ impl Table {
         }
         kept
     }
+
+    /// Narrows the columns that may be cut, the widest first, until the table fits.
+    fn narrow(&self, widths: &mut [usize], kept: &[usize], width: usize) {
+        while needed(widths, kept) > width {
+            let least = |at: usize| self.columns.get(at).map_or(0, |column| column.least);
+            let wide = |at: &usize| least(*at) > 0 && widths.get(*at).is_some_and(|wide| *wide > least(*at));
+            let widest = kept.iter().copied().filter(wide).max_by_key(|at| widths.get(*at).copied());
+            let Some(one) = widest.and_then(|at| widths.get_mut(at)) else { return };
+            *one -= 1;
+        }
+    }
+}
+
+/// How wide a table of these columns is.
+fn needed(widths: &[usize], kept: &[usize]) -> usize {
+    let gaps = GAP.len() * kept.len().saturating_sub(1);
+    gaps + kept.iter().filter_map(|at| widths.get(*at)).sum::<usize>()
+}
+
+/// The beginning of a text that fits, and a sign where something is left out.
+pub fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    if text.width() <= width {
+        return Cow::Borrowed(text);
+    }
+    let mut taken = 0;
+    let fits = |letter: &char| {
+        taken += letter.width().unwrap_or(0);
+        taken < width
+    };
+    let head: String = text.chars().take_while(fits).collect();
+    Cow::Owned(format!("{}…", head.trim_end()))
 }
 
 #[cfg(test)]
@@ -154,6 +199,20 @@ mod tests {
              github:delete_repo  E_MODE_ASK  pln_1  01A\n\
              日本:x                                 01B\\u{1b}\n"
         );
+    }
+
+    #[test]
+    fn a_column_is_cut_before_another_is_left_out() {
+        let mut table = Table::new(&[Column::spared("ID", 1), Column::cut("WHO", 6), Column::cut("WHY", 6)]);
+        let row = ["pln_…VH33T", "Claude Code in ~/projects/shop", "the 日本 order was a duplicate"];
+        table.row(row.iter().map(|cell| ((*cell).to_owned(), Style::new())).collect());
+        let line = |width| bare(&table.render(Some(width))).lines().nth(1).unwrap().to_owned();
+        for width in 12..90 {
+            assert!(line(width).width() <= width.max(14), "{width}: {}", line(width));
+            assert!(line(width).contains("Claud") && line(width).contains("the"), "{width}: {}", line(width));
+        }
+        assert!(line(26).starts_with("pln_…VH33T  Claud…  the"), "{}", line(26));
+        assert!(line(25).starts_with("Claude Co"), "{}", line(25));
     }
 
     #[test]

@@ -33,6 +33,35 @@ pub enum PromptAnswer {
     Reject,
 }
 
+/// Which of these the person wants, by its number. Enter and the end of input take the usual one.
+pub fn choice(voice: OutputSettings, question: &str, choices: &[&str], usual: usize) -> usize {
+    voice.tell(&format!("{}\n", paint(BOLD, question)));
+    for (index, text) in choices.iter().enumerate() {
+        voice.tell(&format!("  {}  {text}\n", index + 1));
+    }
+    loop {
+        let prompt = format!("1 to {} [{}]", choices.len(), usual + 1);
+        let typed = line(voice, &prompt).unwrap_or_default();
+        match typed.trim().parse::<usize>() {
+            _ if typed.trim().is_empty() => return usual,
+            Ok(number) if (1..=choices.len()).contains(&number) => return number - 1,
+            Ok(_) | Err(_) => voice.tell("please type one of the numbers\n"),
+        }
+    }
+}
+
+/// Whether the person agrees to what would be done anyway: Enter is yes, the end of input is no.
+pub fn agrees(voice: OutputSettings, question: &str) -> bool {
+    loop {
+        let Some(typed) = line(voice, &format!("{question} [Y/n]")) else { return false };
+        match typed.trim().to_ascii_lowercase().as_str() {
+            "" | "y" | "yes" => return true,
+            "n" | "no" => return false,
+            _ => voice.tell("please answer yes or no\n"),
+        }
+    }
+}
+
 /// Whether the person says yes; anything unclear is asked again, silence is no.
 pub fn yes(voice: OutputSettings, question: &str) -> bool {
     decide(voice, &format!("{question} [y/N]"), &[PromptAnswer::Yes, PromptAnswer::No]) == PromptAnswer::Yes

@@ -116,7 +116,7 @@ pub(crate) fn filter_names() -> Vec<String> {
 /// How many rows one page searches for a text, so that it answers in time.
 const SEARCH_LIMIT: u32 = 10_000;
 
-fn parse_time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
+pub(super) fn parse_time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
     let wrong = || invalid(name, "must be a moment such as 2026-11-15T22:00:00Z");
     text.map(|text| text.parse().map_err(|_| wrong())).transpose()
 }

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use axum::extract::State;
 use countersign_gateway::approval::{ApprovalInput, PlanDecider, check_note, check_shown};
-use countersign_gateway::pipeline::approve_and_run::run_approved;
+use countersign_gateway::run_approved;
 use countersign_policy::confirm::{Approval, PlanState};
 use countersign_policy::digest::Digest;
 use countersign_policy::gate::without_steps;
 use countersign_policy::ids::PlanId;
 use countersign_policy::plan::Plan;
+use countersign_policy::record::Source;
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_store::{Paused, ShownPlan};
+use countersign_store::{PauseOutcome, ShownPlan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +26,7 @@ use crate::auth::AuthenticatedPerson;
 use crate::request::{Body, PathName, invalid};
 use crate::response::{ApiError, ApiResult, error_body, respond};
 use crate::state::{Web, WebState};
-use crate::views::{self, PlanView};
+use crate::views::PlanView;
 
 /// How long "approve and run" waits for the outcome. The call continues after that.
 const RUN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -164,7 +165,7 @@ async fn approve_plan(
         approval: decided.approval,
         ledger_id: decided.ledger_id.to_string(),
         grant,
-        plan: ran.map(|row| views::plan(&row, &web.gateway.redactor, web.gateway.now())),
+        plan: ran.map(|row| web.plan_view(&row)),
         run_error,
     })
 }
@@ -172,7 +173,7 @@ async fn approve_plan(
 /// Runs the plan on a task of its own, so that closing the page does not cancel it. Returns the error, if it was refused in time.
 async fn run(web: &Arc<WebState>, plan: &Plan) -> Option<Value> {
     let (gateway, plan) = (Arc::clone(&web.gateway), plan.clone());
-    let work = tokio::spawn(async move { run_approved(&gateway, &plan).await });
+    let work = tokio::spawn(async move { run_approved(&gateway, &plan, Source::Page).await });
     match tokio::time::timeout(RUN_TIMEOUT, work).await {
         Ok(Ok(Ok(answer))) => answer.error(),
         Ok(Ok(Err(refusal))) => Some(error_body(&refusal)),
@@ -198,7 +199,7 @@ async fn reject_plan(
         state: "rejected".to_owned(),
         tool: row.plan.tool.to_string(),
         by: person.name.to_string(),
-        paused: decided.paused == Paused::Now,
+        paused: decided.paused == PauseOutcome::Now,
         ledger_id: decided.ledger_id.to_string(),
     })
 }
@@ -227,6 +228,8 @@ pub(crate) struct Decision {
     confirm_text: Option<String>,
     /// The agent reads the note of a rejection.
     note: Option<String>,
+    /// Run the plan at once if it is approved.
+    run: Option<bool>,
     /// The hash of the plan that was shown.
     plan_hash: Option<String>,
     /// The expiry that was shown.
@@ -288,6 +291,7 @@ pub(crate) async fn decide_many(
                 let body = ApprovePlanBody {
                     confirm_text: one.confirm_text,
                     note: one.note,
+                    run: one.run,
                     plan_hash: one.plan_hash,
                     expires_at: one.expires_at,
                     ..ApprovePlanBody::default()
@@ -327,7 +331,7 @@ pub(crate) struct RemainingPlan {
     plan: PlanView,
 }
 
-/// `POST /plans/{id}/steps`: removes steps. The rest is what people decide on, and the agent is told.
+/// `POST /plans/{id}/steps`: removes steps. People decide on the rest, and the agent's answer lists what was removed.
 pub(crate) async fn steps(
     State(web): Web,
     person: AuthenticatedPerson,
@@ -351,5 +355,5 @@ pub(crate) async fn steps(
     }
     web.gateway.announce(row.plan.id.clone());
     let row = find(&web.gateway, &id).await?;
-    respond(RemainingPlan { plan: views::plan(&row, &web.gateway.redactor, now) })
+    respond(RemainingPlan { plan: web.plan_view(&row) })
 }

@@ -64,8 +64,7 @@ pub(crate) async fn list(
     let more = rows.len() > most;
     rows.truncate(most);
     let next_cursor = rows.last().filter(|_| more).map(|row| row.plan.id.to_string());
-    let now = web.gateway.now();
-    let plans = rows.iter().map(|row| views::plan(row, &web.gateway.redactor, now)).collect();
+    let plans = rows.iter().map(|row| web.plan_view(row)).collect();
     respond(PlanPage { plans, next_cursor })
 }
 
@@ -76,7 +75,7 @@ fn plan_id(text: &str) -> Result<PlanId, Refusal> {
     if is_id { Ok(PlanId::new(text)) } else { Err(invalid("cursor", "is not one that a page gave out")) }
 }
 
-/// The last approved plan of the same tool.
+/// The last approved plan about the same target by the same principal.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Previous {
     plan_id: String,
@@ -94,10 +93,8 @@ pub(crate) struct Previous {
 pub(crate) struct PlanDetail {
     #[serde(flatten)]
     plan: PlanView,
-    /// The last approved plan of the same tool, for comparison.
+    /// The last approved plan about the same target by the same principal, for comparison.
     previous_approval: Option<Previous>,
-    /// The client's name and version, while its session is connected.
-    host: Option<Value>,
 }
 
 /// One plan and its history.
@@ -138,8 +135,7 @@ pub(crate) async fn one(
         LedgerFilter { plan_id: Some(row.plan.id.clone()), limit: Some(500), ..LedgerFilter::default() };
     let mut story = store.activity(filter).await?.rows;
     story.reverse();
-    let host = web.gateway.host_of(&row.plan.session);
-    let plan = PlanDetail { plan: views::plan(&row, redactor, now), previous_approval: previous, host };
+    let plan = PlanDetail { plan: web.plan_view(&row), previous_approval: previous };
     respond(PlanWithHistory { plan, story: story.iter().map(views::activity).collect() })
 }
 

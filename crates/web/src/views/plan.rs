@@ -1,15 +1,17 @@
 //! One plan as REST and `--json` return it, without the text that a person has to type.
 
 use countersign_policy::confirm::{Approval, Kind, PlanState};
-use countersign_policy::plan::{Plan, PlanStep, Preview, StoredIntent};
+use countersign_policy::headline::{call_title, title};
+use countersign_policy::plan::{Plan, PlanStep, Preview, PreviewSource, StoredIntent};
 use countersign_policy::preview::blocks;
+use countersign_policy::record::HostInfo;
 use countersign_policy::redact::Redactor;
 use countersign_store::PlanRow;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::exact;
 
@@ -56,10 +58,15 @@ pub struct StepView {
     pub effect: String,
     /// What the step would need as a plan of its own.
     pub confirm: ConfirmView,
+    /// What it does, in words.
+    pub title: String,
     /// As the agent declared it.
     pub intent: Value,
-    /// With redacted values.
+    /// With redacted values, in the order of the tool's schema.
     pub arguments: Value,
+    /// Arguments that say nothing new: null, the schema's default, or what makes a dry run the real call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub defaults: Vec<String>,
     pub preview: PreviewView,
 }
 
@@ -70,6 +77,8 @@ pub struct PlanView {
     pub plan_id: String,
     /// pending, approved, rejected, cancelled, expired, executing, done, failed, outcome_unknown
     pub state: String,
+    /// What it does, in words: `Edit cart.js, +1 −1`.
+    pub title: String,
     /// `upstream:tool`.
     pub tool: String,
     /// read, write or destructive
@@ -77,14 +86,23 @@ pub struct PlanView {
     pub confirm: ConfirmView,
     /// Who requested it.
     pub principal: String,
+    /// Who requested it, for people: the host and its folder, such as `Claude Code in ~/projects/shop`.
+    pub asked_by: String,
+    /// The host program `{program, title, version, folder}`, as far as it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    pub host: Option<HostInfo>,
     pub session: String,
     /// As the agent declared it.
     pub intent: Value,
     /// The rule that requires the confirmation; null for the default of the effect.
     pub rule: Option<String>,
     pub steps: Vec<StepView>,
-    /// With redacted values.
+    /// With redacted values, in the order of the tool's schema.
     pub arguments: Value,
+    /// Arguments that say nothing new: null, the schema's default, or what makes a dry run the real call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub defaults: Vec<String>,
     /// Members of the request's `_meta` that are sent with the call and are part of the hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
@@ -100,7 +118,10 @@ pub struct PlanView {
     pub created_at: String,
     /// It can be decided and run until then.
     pub expires_at: String,
-    /// Who approved, over which rail, how strongly, when.
+    /// Until then the agent's own call is held open, and runs the plan itself once it is approved. Left out where no call waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_waits_until: Option<String>,
+    /// Who approved, over which channel, how strongly, when.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub approval: Option<Approval>,
@@ -126,7 +147,7 @@ pub struct PlanView {
     pub ended_at: Option<String>,
 }
 
-pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
+pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp, home: Option<&str>) -> PlanView {
     let plan = &row.plan;
     let arguments = redactor.clean(plan.arguments.value(), &plan.redact);
     // Kept as text, so that numbers keep their digits.
@@ -134,6 +155,7 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
     PlanView {
         plan_id: plan.id.to_string(),
         state: plan_state(row, now).to_string(),
+        title: title(plan, redactor),
         tool: plan.tool.to_string(),
         effect: plan.effect.to_string(),
         confirm: ConfirmView {
@@ -143,11 +165,14 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
             type_field: type_field(plan),
         },
         principal: plan.principal.to_string(),
+        asked_by: plan.asked_by(home),
+        host: plan.host.as_deref().cloned(),
         session: plan.session.to_string(),
         intent: intent(plan.intent.as_ref(), redactor),
         rule: plan.rule.clone(),
         steps: steps(plan, &arguments, redactor),
         arguments,
+        defaults: Vec::new(),
         meta: plan.meta.as_ref().map(|meta| redactor.clean(meta.value(), &[])),
         preview: preview(&plan.preview),
         blocks: blocks(plan),
@@ -156,6 +181,7 @@ pub fn plan(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> PlanView {
         policy_digest: plan.policy_digest.hex(),
         created_at: exact(plan.created),
         expires_at: exact(plan.expires),
+        call_waits_until: row.held_until.filter(|_| row.is_held_open(now)).map(exact),
         approval: row.approval.clone(),
         note: row.note.clone(),
         decided_at: row.decided.map(exact),
@@ -205,7 +231,13 @@ fn intent(intent: Option<&StoredIntent>, redactor: &Redactor) -> Value {
 }
 
 fn steps(plan: &Plan, arguments: &Value, redactor: &Redactor) -> Vec<StepView> {
+    let none = Map::new();
     let step = |(number, step): (usize, &PlanStep)| StepView {
+        title: call_title(
+            &step.tool,
+            step_arguments(arguments, number).as_object().unwrap_or(&none),
+            &step.preview,
+        ),
         tool: step.tool.to_string(),
         effect: step.effect.to_string(),
         confirm: ConfirmView {
@@ -216,13 +248,80 @@ fn steps(plan: &Plan, arguments: &Value, redactor: &Redactor) -> Vec<StepView> {
         },
         intent: intent(step.intent.as_ref(), redactor),
         arguments: step_arguments(arguments, number),
+        defaults: Vec::new(),
         preview: preview(&step.preview),
     };
     plan.steps.iter().enumerate().map(step).collect()
+}
+
+impl PlanView {
+    /// Arranges the arguments as each tool's own schema lists them; `schema_of` finds it by `upstream:tool`.
+    pub fn arrange(mut self, schema_of: impl Fn(&str) -> Option<Value>) -> Self {
+        if let Some(schema) = schema_of(&self.tool) {
+            (self.arguments, self.defaults) = arranged(&self.arguments, &schema, &self.preview);
+        }
+        for step in &mut self.steps {
+            if let Some(schema) = schema_of(&step.tool) {
+                (step.arguments, step.defaults) = arranged(&step.arguments, &schema, &step.preview);
+            }
+        }
+        self
+    }
+}
+
+/// The arguments in the schema's order, others after them; and the names of those that say nothing new.
+fn arranged(arguments: &Value, schema: &Value, preview: &PreviewView) -> (Value, Vec<String>) {
+    let (Some(given), Some(properties)) =
+        (arguments.as_object(), schema.get("properties").and_then(Value::as_object))
+    else {
+        return (arguments.clone(), Vec::new());
+    };
+    let listed = properties.keys().filter(|name| given.contains_key(*name));
+    let others = given.keys().filter(|name| !properties.contains_key(*name));
+    let member = |name: &String| Some((name.clone(), given.get(name)?.clone()));
+    let ordered: Map<String, Value> = listed.chain(others).filter_map(member).collect();
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+    // A dry run by an argument: the call itself has it switched off, mostly because we did that.
+    let is_dry_run = preview.source == PreviewSource::Argument.as_str();
+    let says_nothing = |(name, value): (&String, &Value)| {
+        let default = properties.get(name).and_then(|property| property.get("default"));
+        let is_applied = is_dry_run && *value == Value::Bool(false) && !is_required(name);
+        (value.is_null() || default == Some(value) || is_applied).then(|| name.clone())
+    };
+    let defaults = ordered.iter().filter_map(says_nothing).collect();
+    (Value::Object(ordered), defaults)
 }
 
 /// The arguments of one step, taken from the redacted arguments of the plan.
 pub fn step_arguments(arguments: &Value, number: usize) -> Value {
     let own = arguments.get("steps").and_then(|steps| steps.get(number)?.get("args").cloned());
     own.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_stand_in_the_schemas_order_and_what_says_nothing_is_named() {
+        let schema = json!({"required": ["path", "force"], "properties": {
+            "path": {}, "mode": {"default": "text"}, "dry_run": {}, "force": {}, "owner": {}}});
+        let given =
+            json!({"dry_run": false, "extra": 1, "force": false, "mode": "text", "owner": null, "path": "a"});
+        let preview = |source: PreviewSource| PreviewView {
+            source: source.to_string(),
+            digest: String::new(),
+            shown: Value::Null,
+        };
+        let (ordered, defaults) = arranged(&given, &schema, &preview(PreviewSource::Argument));
+        let names: Vec<&String> = ordered.as_object().unwrap().keys().collect();
+        assert_eq!(names, ["path", "mode", "dry_run", "force", "owner", "extra"]);
+        assert_eq!(defaults, ["mode", "dry_run", "owner"], "a required argument always says something");
+        assert_eq!(ordered, given, "nothing is left out");
+        let (_, defaults) = arranged(&given, &schema, &preview(PreviewSource::Computed));
+        assert_eq!(defaults, ["mode", "owner"]);
+    }
 }

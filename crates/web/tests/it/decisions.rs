@@ -1,6 +1,6 @@
 //! What a person's decision comes to: once, as shown, to the letter; with grants, notes, bursts, pauses.
 
-use countersign_policy::confirm::{ApprovalRail, ApprovalStrength, Kind, PlanState};
+use countersign_policy::confirm::{ApprovalStrength, Kind, PlanState, RecordedChannel};
 use countersign_policy::ids::PlanId;
 use countersign_store::{GrantFilter, LedgerFilter};
 use jiff::SignedDuration;
@@ -22,8 +22,8 @@ async fn the_first_answer_decides_once() {
     let row = scene.store.plan(&PlanId::new("pln_A")).await.unwrap().unwrap();
     let approval = row.approval.unwrap();
     assert_eq!(
-        (row.state, approval.rail, approval.strength),
-        (PlanState::Approved, ApprovalRail::Page, ApprovalStrength::Human)
+        (row.state, approval.channel, approval.strength),
+        (PlanState::Approved, RecordedChannel::Page, ApprovalStrength::Human)
     );
     let whole = scene.get("/plans/pln_A").await;
     assert!(!whole.to_string().contains("hush"), "what a rule hides is not told");

@@ -221,6 +221,13 @@ impl Scene {
     }
 }
 
+impl Page {
+    /// The cookie's name, which carries the store, with another value.
+    pub(crate) fn other_session(&self, session: &str) -> String {
+        format!("{}={session}", self.cookie.split_once('=').unwrap().0)
+    }
+}
+
 /// A plan an agent drafted a moment ago.
 pub(crate) fn plan(id: &str, kind: Kind, arguments: Value) -> Plan {
     let now = Timestamp::now();
@@ -233,6 +240,7 @@ pub(crate) fn plan(id: &str, kind: Kind, arguments: Value) -> Plan {
         credential: None,
         role: Role::Agent,
         session: "s1".into(),
+        host: None,
         tool: "infra:wipe".parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
         meta: None,

@@ -69,7 +69,7 @@ async fn only_the_legal_cell_passes() {
                             match cookie {
                                 Given::Nothing => {}
                                 Given::Right => header("cookie", Some(&page.cookie)),
-                                Given::Wrong => header("cookie", Some("countersign_session=AAAA")),
+                                Given::Wrong => header("cookie", Some(&page.other_session("AAAA"))),
                             }
                             match proof {
                                 Given::Nothing => {}
@@ -138,6 +138,6 @@ async fn a_header_that_is_there_twice_is_nobodys() {
         let twice = base().header("origin", ORIGIN).header(name, value);
         assert_eq!(scene.send(twice.body(Body::empty()).unwrap()).await.status, 403, "{name}");
     }
-    let twice = base().header("cookie", "countersign_session=other");
+    let twice = base().header("cookie", page.other_session("other"));
     assert_eq!(scene.send(twice.body(Body::empty()).unwrap()).await.status, 401);
 }

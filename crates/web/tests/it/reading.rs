@@ -36,6 +36,57 @@ async fn pages_of_plans_have_no_gap_and_no_double() {
     assert_eq!(scene.get("/plans?principal=bot-3").await["plans"].as_array().unwrap().len(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_says_in_words_what_it_does_and_compares_with_the_same_target_only() {
+    let scene = Scene::open().await;
+    let hold = async |id: &str, workspace: &str, who: &str| {
+        let mut one = plan(id, Kind::Preview, json!({"workspace": workspace, "note": null}));
+        one.principal = who.to_owned().into();
+        scene.hold(&one).await;
+        scene.get(&format!("/plans/pln_{id}")).await["plan"].clone()
+    };
+    let first = hold("A", "shop", "bot").await;
+    assert_eq!(first["title"], "Wipe shop");
+    assert_eq!(first["call_waits_until"], Value::Null);
+    let names: Vec<&str> = first["arguments"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!((names, &first["defaults"]), (vec!["workspace", "note"], &json!(["note"])));
+    scene.ask("post", "/plans/pln_A/approve", None).await.data();
+    for (id, workspace, who, wanted) in
+        [("B", "shop", "bot", true), ("C", "site", "bot", false), ("D", "shop", "other", false)]
+    {
+        let later = hold(id, workspace, who).await;
+        assert_eq!(later["previous_approval"]["plan_id"] == "pln_A", wanted, "{id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn charts_count_the_rows_that_their_filters_find() {
+    let scene = Scene::open().await;
+    for id in ["A", "B", "C"] {
+        scene.hold(&plan(id, Kind::Preview, json!({"workspace": id}))).await;
+    }
+    scene.ask("post", "/plans/pln_A/approve", None).await.data();
+    scene.ask("post", "/plans/pln_B/reject", None).await.data();
+    scene.store.flush().await.unwrap();
+    let chart = scene.get("/activity/chart?parts=12").await;
+    assert_eq!(chart["parts"].as_array().unwrap().len(), 12);
+    let sum = |list: &str, fits: &dyn Fn(&Value) -> bool| -> u64 {
+        let all = chart[list].as_array().unwrap().iter();
+        all.filter(|one| fits(one)).map(|one| one["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum("over_time", &|one| one["kind"] == "call" && one["status"] == "pending"), 3);
+    assert_eq!(sum("over_time", &|one| one["kind"] == "approval"), 2);
+    assert_eq!(sum("by_principal", &|one| one["name"] == "bot"), 3);
+    assert_eq!(sum("by_tool", &|one| one["name"] == "infra:wipe"), 3);
+    assert_eq!(sum("by_rule", &|one| one["name"] == "test.toml:9" && one["status"] == "pending"), 3);
+    assert_eq!(sum("decisions", &|one| one["median_us"].as_i64().unwrap() >= 0), 2);
+    let found = scene.get("/activity?type=call&status=pending&q=test.toml:9").await;
+    assert_eq!(found["activities"].as_array().unwrap().len(), 3, "a rule's bar leads to its rows");
+    for wrong in ["parts=0", "parts=201", "start_time=x", "start_time=2030-01-01T00:00:00Z"] {
+        assert_eq!(scene.ask("get", &format!("/activity/chart?{wrong}"), None).await.status, 400, "{wrong}");
+    }
+}
+
 #[tokio::test]
 async fn activity_filters_pages_and_exports() {
     let scene = Scene::open().await;

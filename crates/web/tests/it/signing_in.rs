@@ -16,7 +16,7 @@ async fn a_link_works_once() {
     let first = scene.sign_in(json!({"code": code})).await;
     assert_eq!(first.status, 200, "{}", first.text);
     let cookie = first.headers["set-cookie"].to_str().unwrap().to_owned();
-    for part in ["countersign_session=", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"] {
+    for part in ["countersign_session_", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"] {
         assert!(cookie.contains(part), "{cookie}");
     }
     let second = scene.sign_in(json!({"code": code})).await;
@@ -112,6 +112,22 @@ async fn a_credential_signs_the_page_in_unless_it_is_an_agents() {
     assert_eq!(scene.sign_in(json!({"code": "x", "credential": "y"})).await.status, 400);
 }
 
+/// Browsers share cookies between all ports of a host: two gateways on one computer must not take each other's place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signing_in_at_one_desk_does_not_sign_out_of_another() {
+    let (one, other) = (Scene::open().await, Scene::open().await);
+    let (first, second) = (one.page().await, other.page().await);
+    let both = format!("{}; {}", first.cookie, second.cookie);
+    for scene in [&one, &other] {
+        let request = axum::http::Request::builder().uri("/api/v1/me").header("host", HOST);
+        let request = request.header("cookie", &both).body(axum::body::Body::empty()).unwrap();
+        assert_eq!(scene.send(request).await.status, 200);
+    }
+    let name = |cookie: &str| cookie.split_once('=').unwrap().0.to_owned();
+    assert_ne!(name(&first.cookie), name(&second.cookie));
+    assert_eq!(name(&first.cookie), name(&one.page().await.cookie), "one name for a store");
+}
+
 /// A request of a page with this session: what a browser sends with a change.
 async fn change(scene: &Scene, session: &Secret, path: &str, body: serde_json::Value) -> crate::kit::Reply {
     let request = axum::http::Request::builder()
@@ -121,7 +137,7 @@ async fn change(scene: &Scene, session: &Secret, path: &str, body: serde_json::V
         .header("origin", crate::kit::ORIGIN)
         .header("sec-fetch-site", "same-origin")
         .header("content-type", "application/json")
-        .header("cookie", format!("countersign_session={}", session.expose()))
+        .header("cookie", scene.page().await.other_session(session.expose()))
         .header("x-csrf-token", page_proof(session));
     scene.send(request.body(axum::body::Body::from(body.to_string())).unwrap()).await
 }

@@ -16,7 +16,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   countersign activity checkpoint --out head.json
   countersign activity checkpoint --json
 
-Keep it out of reach of whoever can change the store;
+Keep it where people who can change the store cannot reach it;
 activity verify --checkpoint compares with it.";
 
 #[derive(Args, Debug)]

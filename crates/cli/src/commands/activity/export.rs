@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ActivityExportArgs, url: &StoreUrl, voice: OutputSettin
         Some(path) => {
             let file = create(path)?;
             let done = pour(&store, filter, args.format, BufWriter::new(&file), voice, url).await?;
-            // Whoever exports evidence wants it to be there after a power cut.
+            // Exported evidence has to survive a power cut.
             file.sync_all().map_err(|error| unwritable(path, &error))?;
             Ok(done)
         }

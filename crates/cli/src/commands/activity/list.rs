@@ -50,7 +50,7 @@ fn text(page: &Page, voice: OutputSettings, now: Timestamp) -> String {
     }
     let (zone, mut table) = (rows::zone(voice, now), rows::table());
     for row in &page.rows {
-        table.row(rows::line(row, &zone));
+        table.row(rows::line(row, voice, &zone));
     }
     let mut text = table.render(voice.width());
     if let (Some(cursor), true) = (&page.next_cursor, voice.is_watched()) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use countersign_policy::duration;
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_store::ledger::{ArchiveFile, PruneRange, PruneRefused, Pruned};
+use countersign_store::ledger::{ArchiveFile, PruneRange, PruneRefused, PruneReport};
 use countersign_store::{Store, StoreUrl};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -147,7 +147,7 @@ fn answer(
     text: String,
     before: Timestamp,
     ranges: &[PruneRange],
-    done: Option<(&Pruned, &ArchiveFile)>,
+    done: Option<(&PruneReport, &ArchiveFile)>,
 ) -> Answer {
     let planned: u64 = ranges.iter().map(PruneRange::rows).sum();
     let range =

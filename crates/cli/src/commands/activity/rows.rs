@@ -1,22 +1,26 @@
 //! Rows of the ledger as lines of a table.
 
 use anstyle::Style;
-use countersign_policy::record::{RowKind, RowStatus};
+use countersign_policy::record::{RowKind, RowStatus, asked_by};
 use countersign_store::ledger::LedgerRow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::commands::plans::list::shown_id;
+use crate::environment;
 use crate::output::{BAD, Column, DIM, GOOD, NAME, OutputSettings, Table, TimeDisplay, WARN, shown};
 
-const COLUMNS: [Column; 8] = [
+/// Ids go first where there is no room: they are in `--json`, and `activity show` takes their end.
+const COLUMNS: [Column; 9] = [
     Column::kept("TIME").steady(8),
     Column::kept("STATUS").steady(7),
-    Column::spared("WHO", 2).steady(10),
-    Column::kept("TOOL").steady(24),
-    Column::spared("INTENT", 3).steady(11),
+    Column::cut("WHO", 10).steady(24),
+    Column::cut("TOOL", 12).steady(24),
+    Column::spared("INTENT", 2).steady(11),
     Column::spared("CODE", 1).steady(18),
-    Column::spared("PLAN", 4).steady(30),
-    Column::kept("ID").steady(26),
+    Column::spared("PLAN", 4).steady(10),
+    Column::spared("ID", 3).steady(6),
+    Column::cut("REASON", 10),
 ];
 
 pub(crate) fn table() -> Table {
@@ -32,18 +36,26 @@ pub(crate) fn zone(voice: OutputSettings, now: Timestamp) -> TimeDisplay {
     }
 }
 
-pub(crate) fn line(row: &LedgerRow, zone: &TimeDisplay) -> Vec<(String, Style)> {
+pub(crate) fn line(row: &LedgerRow, voice: OutputSettings, zone: &TimeDisplay) -> Vec<(String, Style)> {
     let plain = Style::new();
+    let reason = row.intent.as_ref().and_then(|intent| intent.reason.clone());
     vec![
         (shown(row.time, zone), DIM),
         (row.status.to_string(), status_style(row.status)),
-        (row.principal.as_ref().map(ToString::to_string).unwrap_or_default(), plain),
+        (who(row).unwrap_or_default(), plain),
         (about(row), NAME),
         (row.intent.as_ref().and_then(|intent| intent.operation_type.clone()).unwrap_or_default(), plain),
         (row.code.clone().unwrap_or_default(), if row.status == RowStatus::Success { plain } else { WARN }),
-        (row.plan_id.as_ref().map(ToString::to_string).unwrap_or_default(), DIM),
-        (row.id.to_string(), DIM),
+        (row.plan_id.as_ref().map(|id| shown_id(id.as_str(), voice)).unwrap_or_default(), DIM),
+        (shown_id(row.id.as_str(), voice), DIM),
+        (reason.unwrap_or_default(), DIM),
     ]
+}
+
+/// Who acted, for people: the host and its folder where a connection did.
+pub(crate) fn who(row: &LedgerRow) -> Option<String> {
+    let home = environment::home_text();
+    row.principal.as_ref().map(|principal| asked_by(row.host().as_ref(), principal, home.as_deref()))
 }
 
 pub(crate) fn status_style(status: RowStatus) -> Style {

@@ -1,15 +1,15 @@
 //! `countersign activity show`: one row of the ledger, whole.
 
 use clap::Args;
-use countersign_policy::ids::LedgerId;
 use countersign_policy::record::HostInfo;
-use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::refusal::Code;
 use countersign_store::StoreUrl;
 use countersign_store::ledger::{Json, LedgerRow};
 use serde_json::json;
 
 use super::rows;
-use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::command_result::{Answer, CommandResult};
+use crate::commands::plans::find;
 use crate::output::{BOLD, DIM, exact, paint, span, visible};
 use crate::records;
 
@@ -19,21 +19,12 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct ActivityShowArgs {
-    /// The row's id, as `activity list` gives it
+    /// The row's id, as `activity list` shows it or in full; at least 5 characters of its beginning or end
     id: String,
 }
 
 pub(crate) fn run(args: &ActivityShowArgs, url: &StoreUrl) -> CommandResult {
-    // Ids are read out and retyped; Crockford's alphabet has no case.
-    let id = LedgerId::new(args.id.to_ascii_uppercase());
-    let row = records::with_read_only(url, async |store| {
-        store.activity_row(&id).await.map_err(|fault| records::trouble(&fault, url))
-    })?;
-    let row = row.ok_or_else(|| {
-        let refusal =
-            Refusal::new(Code::NotFound, format!("there is no row `{}` in `{url}`", visible(&args.id)));
-        CommandError::refused(refusal, "countersign activity list")
-    })?;
+    let row = records::with_read_only(url, async |store| find::row(&store, url, &args.id).await)?;
     Ok(Answer::text(text(&row)).with("activity", json!(row)))
 }
 
@@ -65,7 +56,7 @@ fn text(row: &LedgerRow) -> String {
         "approval",
         row.approval().map(|approval| {
             let grant = approval.grant.map(|grant| format!(", grant {grant}")).unwrap_or_default();
-            format!("{} by {}, {}{grant}", approval.strength, approval.by, approval.rail)
+            format!("{} by {}, {}{grant}", approval.strength, approval.by, approval.channel)
         }),
     );
     sheet.json("arguments", row.arguments.as_ref());

@@ -180,7 +180,7 @@ impl ActivityWatchPrinter {
                 let zone = rows::zone(self.voice, Timestamp::now());
                 let mut table = rows::table().steady();
                 for row in rows {
-                    table.row(rows::line(row, &zone));
+                    table.row(rows::line(row, self.voice, &zone));
                 }
                 let text = table.render(self.voice.width());
                 let is_titled = std::mem::replace(&mut self.titled, true);

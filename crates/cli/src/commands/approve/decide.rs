@@ -7,7 +7,7 @@ use countersign_policy::ids::FullName;
 use countersign_policy::plan::Plan;
 use countersign_policy::record::{RowKind, RowStatus};
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_store::{DecideRefused, LedgerFilter, NotDecided, Paused, PlanRow, Store, StoreUrl};
+use countersign_store::{DecideRefused, LedgerFilter, NotDecided, PauseOutcome, PlanRow, Store, StoreUrl};
 use jiff::Timestamp;
 
 use crate::command_result::{Answer, CommandError, CommandResult, Refused};
@@ -17,11 +17,22 @@ use crate::person::Person;
 use crate::person::ask::{self, PromptAnswer};
 use crate::records;
 
-/// Whose plan it is: their own may be dropped, somebody else's rejected.
+/// What the person is asked: their own call may be dropped, somebody else's plan rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlanOwner {
-    Others,
-    Own,
+pub(crate) enum ApprovalQuestion {
+    Approve,
+    ApproveAndRun,
+    OwnCall,
+}
+
+impl ApprovalQuestion {
+    /// The question, as it says what an answer does.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Approve => "Approve?",
+            Self::ApproveAndRun | Self::OwnCall => "Approve and run?",
+        }
+    }
 }
 
 /// What the person at the terminal answered.
@@ -40,23 +51,23 @@ impl From<PromptAnswer> for TerminalAnswer {
 /// Asks the person at the terminal: yes, no or reject, or the resource's name where it has to be typed.
 pub(crate) fn ask(
     voice: OutputSettings,
-    whose: PlanOwner,
+    question: ApprovalQuestion,
     need: &ConfirmRequirement,
     tool: &FullName,
     typed_before: Option<&str>,
 ) -> TerminalAnswer {
-    let (words, choices, otherwise): (&str, &[PromptAnswer], &str) = match whose {
-        PlanOwner::Others => (
+    let (words, choices, otherwise): (&str, &[PromptAnswer], &str) = match question {
+        ApprovalQuestion::Approve | ApprovalQuestion::ApproveAndRun => (
             "[yes/No/reject]",
             &[PromptAnswer::Yes, PromptAnswer::No, PromptAnswer::Reject],
             "an empty line leaves it pending",
         ),
-        PlanOwner::Own => ("[Yes/No]", &[PromptAnswer::Yes, PromptAnswer::No], "an empty line drops it"),
+        ApprovalQuestion::OwnCall => {
+            ("[Yes/No]", &[PromptAnswer::Yes, PromptAnswer::No], "an empty line drops it")
+        }
     };
     if need.kind != Kind::Type {
-        let prompt = need.prompt(tool);
-        let question = prompt.strip_suffix("[Yes/No]").unwrap_or(&prompt).trim_end();
-        return ask::decide(voice, &format!("{} {words}", visible(question)), choices).into();
+        return ask::decide(voice, &format!("{} {words}", question.words()), choices).into();
     }
     let typed = match typed_before {
         Some(typed) => Some(typed.to_owned()),
@@ -123,10 +134,10 @@ pub(crate) async fn reject(
         .with("state", PlanState::Rejected.as_str())
         .with("tool", tool)
         .with("by", person.name.as_str())
-        .with("paused", decided.paused == Paused::Now)
+        .with("paused", decided.paused == PauseOutcome::Now)
         .with("ledger_id", decided.ledger_id.as_str());
     answer.warnings = person.warnings;
-    if decided.paused == Paused::Now {
+    if decided.paused == PauseOutcome::Now {
         answer.warnings.push(format!(
             "three rejections in ten minutes: writes of `{who}` are paused; to let them go on: countersign plans resume {who}"
         ));

@@ -18,7 +18,7 @@ use super::call_outcome::{self, CallOutcome};
 use super::local_client::Line;
 use super::{ToolCallArgs, WHO};
 use crate::command_result::{CommandError, CommandResult, Refused};
-use crate::commands::approve::decide::{self, PlanOwner};
+use crate::commands::approve::decide::{self, ApprovalQuestion};
 use crate::commands::plans::sheet;
 use crate::output::OutputSettings;
 use crate::person::{self, ask};
@@ -83,7 +83,7 @@ impl ConfirmContext<'_> {
         };
         let shown = sheet::sheet(row, &redactor, &sheet::zone(self.voice, now), now);
         self.voice.tell(&format!("{shown}\n"));
-        let answer = decide::ask(self.voice, PlanOwner::Own, &plan.requirement, &plan.tool, None);
+        let answer = decide::ask(self.voice, ApprovalQuestion::OwnCall, &plan.requirement, &plan.tool, None);
         match answer.said {
             ask::PromptAnswer::Yes => {}
             ask::PromptAnswer::No | ask::PromptAnswer::Reject => {

@@ -1,5 +1,5 @@
-//! The line of one command to the house in its own process: MCP over a pipe in memory, so that a call from here goes through
-//! every room an agent's goes through. Offers nothing to upstreams: they can ask it nothing.
+//! Connects one command to the gateway in its own process: MCP over a pipe in memory, so that a call from here passes every
+//! stage an agent's call passes. Declares no capabilities, so upstreams can ask it nothing.
 
 use std::sync::Arc;
 

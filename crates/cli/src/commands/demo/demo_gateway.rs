@@ -141,6 +141,7 @@ fn nobody() -> Principal {
         surface: ToolSurface::Router,
         source: Source::Mcp,
         host: None,
+        launcher: None,
     }
 }
 

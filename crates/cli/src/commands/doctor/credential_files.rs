@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::DoctorArgs;
 use super::check::{Check, State};
 use crate::environment;
+use crate::output::shell_word;
 
 const AREA: &str = "keys";
 
@@ -30,12 +31,9 @@ pub(super) fn check_credential_files(args: &DoctorArgs, checks: &mut Vec<Check>)
         checks.push(Check::new(AREA, State::Good, message));
     }
     if folder.join("human.credential").is_file() {
-        let message =
-            "your credential lies in the account hosts run in: an agent with a shell here can act as you";
-        checks.push(
-            Check::new(AREA, State::Look, message)
-                .fix("run the desk under another account, as SECURITY.md shows, if that is too little"),
-        );
+        let message = "your credential lies in the account hosts run in: an agent with a shell here can act as you \
+                       (SECURITY.md shows how to run the page under another account)";
+        checks.push(Check::new(AREA, State::Look, message));
     }
 }
 
@@ -50,7 +48,10 @@ fn key_file(path: &Path, args: &DoctorArgs) -> Option<Check> {
     if args.fix && fs::set_permissions(path, fs::Permissions::from_mode(0o600)).is_ok() {
         return Some(Check::new(AREA, State::Fixed, format!("{message}: now only you can")));
     }
-    Some(Check::new(AREA, State::Bad, message).fix(format!("chmod 600 {}", path.display())))
+    Some(
+        Check::new(AREA, State::Bad, message)
+            .fix(format!("chmod 600 {}", shell_word(&path.display().to_string()))),
+    )
 }
 
 #[cfg(not(unix))]

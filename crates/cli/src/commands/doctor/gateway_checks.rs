@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use countersign_config::{AgentAuth, Config};
@@ -13,11 +14,11 @@ use countersign_store::StoreUrl;
 use countersign_store::ledger::{self, LedgerFilter};
 
 use super::DoctorArgs;
-use super::check::{Check, State, one_line};
+use super::check::{Check, State, one_line, own_command};
 use crate::cli::Cli;
 use crate::config_file;
 use crate::local_gateway::ResolvedConfig;
-use crate::output::{OutputSettings, plural};
+use crate::output::{OutputSettings, plural, shell_word};
 use crate::records;
 
 /// How long a connection to ourselves may take.
@@ -28,44 +29,59 @@ pub(super) fn check_gateway(args: &DoctorArgs, cli: &Cli, voice: OutputSettings,
         Ok(blueprint) => blueprint,
         Err(trouble) => {
             let check = Check::new("configuration", State::Bad, one_line(&trouble));
-            checks.push(check.fix("countersign policy check"));
+            checks.push(check.fix(own_command(cli, "policy check")));
             return;
         }
     };
     let names = blueprint.files.names().join(", ");
+    let file = blueprint.files.names().first().map(PathBuf::from).unwrap_or_default();
     checks.push(Check::new("configuration", State::Good, format!("{names} can be used")));
     let found = countersign_config::lint(&blueprint.config);
     if !found.is_empty() {
         let message = format!("{} about the rules", crate::output::counts(&found));
-        checks.push(Check::new("configuration", State::Look, message).fix("countersign policy check"));
+        let fix = own_command(cli, "policy check");
+        checks.push(Check::new("configuration", State::Look, message).fix(fix));
     }
     let strengths = blueprint.config.confirm.strengths;
     if [strengths.write, strengths.destructive].contains(&Some(ApprovalStrength::Caller)) {
         let message = "`confirm.strength` lets an agent's own token run changes: no person has to agree";
         let check = Check::new("configuration", State::Look, message);
-        checks.push(check.fix("write \"host\" or \"human\" there, or remove it"));
+        checks.push(check.edit(&file, "remove `strength` from [confirm], or write \"host\" or \"human\""));
     }
-    records(&blueprint.url, checks);
-    listening(&blueprint.config, checks);
+    records(&blueprint.url, cli, checks);
+    listening(&blueprint.config, &file, checks);
     if blueprint.config.gateway.agent_auth == AgentAuth::LoopbackOpen {
         let message = "agent_auth = \"loopback-open\": every program on this machine may call as an agent";
-        let fix = "remove it from [gateway], and give hosts that connect by URL a credential: \
-                   countersign token create --role agent --may-vouch";
-        checks.push(Check::new("configuration", State::Look, message).fix(fix));
+        let check = Check::new("configuration", State::Look, message);
+        checks.push(
+            check.edit(
+                &file,
+                "remove it from [gateway]; then `countersign init --http` gives hosts credentials",
+            ),
+        );
     }
     if blueprint.config.upstreams.is_empty() {
         let check = Check::new("upstreams", State::Look, "the configuration has no upstream");
-        checks.push(check.fix("countersign init, or countersign upstreams add --help"));
+        checks.push(check.fix(own_command(cli, "init")));
     } else if !args.no_start {
-        let seen = blueprint.with_gateway(voice, async |gateway| Ok(upstreams(&gateway)));
+        let seen = blueprint.with_gateway(voice, async |gateway| Ok(upstreams(&gateway, cli)));
         match seen {
             Ok(mut seen) => checks.append(&mut seen),
-            Err(trouble) => checks.push(Check::new("upstreams", State::Bad, one_line(&trouble))),
+            Err(trouble) => checks.push(
+                Check::new("upstreams", State::Bad, one_line(&trouble)).fix(own_command(cli, "policy check")),
+            ),
         }
     }
 }
 
-fn records(url: &StoreUrl, checks: &mut Vec<Check>) {
+/// How a clock is set right.
+const SET_CLOCK: &str = if cfg!(target_os = "macos") {
+    "sudo sntp -sS time.apple.com  # plans can't expire rightly"
+} else {
+    "sudo timedatectl set-ntp true  # plans can't expire rightly"
+};
+
+fn records(url: &StoreUrl, cli: &Cli, checks: &mut Vec<Check>) {
     const AREA: &str = "records";
     if records::require(url).is_err() {
         let message = format!("there are no records yet: {url} is made when first needed");
@@ -84,10 +100,8 @@ fn records(url: &StoreUrl, checks: &mut Vec<Check>) {
     let (report, newest) = match looked {
         Ok(looked) => looked,
         Err(trouble) => {
-            checks.push(
-                Check::new(AREA, State::Bad, one_line(&trouble))
-                    .fix("see that the store can be reached and written"),
-            );
+            let fix = own_command(cli, "activity verify");
+            checks.push(Check::new(AREA, State::Bad, one_line(&trouble)).fix(fix));
             return;
         }
     };
@@ -100,31 +114,29 @@ fn records(url: &StoreUrl, checks: &mut Vec<Check>) {
         }
         Some(bad) => {
             let message = format!("the ledger was changed: row {} of writer {}", bad.sequence, bad.writer);
-            checks.push(Check::new(AREA, State::Bad, message).fix("countersign activity verify"));
+            checks.push(Check::new(AREA, State::Bad, message).fix(own_command(cli, "activity verify")));
         }
     }
     let now = jiff::Timestamp::now();
     match newest {
         Some(newest) if newest > now => {
             let message = format!("the clock is behind the ledger: now {now}, last row {newest}");
-            checks.push(
-                Check::new("clock", State::Bad, message).fix("set the clock; plans can't expire rightly"),
-            );
+            checks.push(Check::new("clock", State::Bad, message).fix(SET_CLOCK));
         }
         Some(_) | None => checks.push(Check::new("clock", State::Good, "the clock is ahead of every row")),
     }
 }
 
 /// The gateway and the page people decide on, each where it should be.
-fn listening(config: &Config, checks: &mut Vec<Check>) {
+fn listening(config: &Config, file: &Path, checks: &mut Vec<Check>) {
     let scheme = |tls: bool| if tls { "https" } else { "http" };
     let (gateway, desk) = (&config.gateway, &config.desk);
-    let ours = ListenerProbe { address: gateway.listen, scheme: scheme(gateway.tls.is_some()) };
+    let ours = ListenerProbe { address: gateway.listen, scheme: scheme(gateway.tls.is_some()), file };
     let is_there = ours.probe("/readyz", "gateway", checks);
     match desk.listen {
         Some(address) => {
             let tls = desk.tls.is_some() || gateway.tls.is_some();
-            ListenerProbe { address, scheme: scheme(tls) }.probe("/", "desk", checks);
+            ListenerProbe { address, scheme: scheme(tls), file }.probe("/", "desk", checks);
         }
         None if is_there => {
             ours.probe("/", "page", checks);
@@ -134,12 +146,14 @@ fn listening(config: &Config, checks: &mut Vec<Check>) {
 }
 
 /// An address that should be free, or answered by us.
-struct ListenerProbe {
+struct ListenerProbe<'a> {
     address: SocketAddr,
     scheme: &'static str,
+    /// Where the address is written.
+    file: &'a Path,
 }
 
-impl ListenerProbe {
+impl ListenerProbe<'_> {
     /// Says what is there; true where it is us, as far as that can be told.
     fn probe(&self, path: &str, what: &'static str, checks: &mut Vec<Check>) -> bool {
         const AREA: &str = "listening";
@@ -155,7 +169,7 @@ impl ListenerProbe {
         let mut say = |state, message: String, fix: Option<&str>| {
             let check = Check::new(AREA, state, message);
             checks.push(match fix {
-                Some(fix) => check.fix(fix),
+                Some(what) => check.edit(self.file, what),
                 None => check,
             });
         };
@@ -173,7 +187,7 @@ impl ListenerProbe {
             }
             Some(status) => {
                 let message = format!("{url} answers {status}: it may be another program");
-                say(State::Bad, message, Some("stop it, or write another `listen`"));
+                say(State::Bad, message, Some("stop that program, or write another `listen`"));
             }
             None => match TcpListener::bind(self.address) {
                 Ok(_) => {
@@ -203,7 +217,7 @@ fn ask(address: SocketAddr, path: &str) -> Option<u16> {
     text.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()
 }
 
-fn upstreams(gateway: &GatewayState) -> Vec<Check> {
+fn upstreams(gateway: &GatewayState, cli: &Cli) -> Vec<Check> {
     const AREA: &str = "upstreams";
     let mut checks = Vec::new();
     let catalog = gateway.catalog.load();
@@ -211,12 +225,12 @@ fn upstreams(gateway: &GatewayState) -> Vec<Check> {
         match upstream.health().condition {
             Condition::Down(why) => {
                 let check = Check::new(AREA, State::Bad, format!("`{id}` does not answer: {why}"));
-                checks.push(check.fix(format!("countersign upstreams test {id}")));
+                checks.push(check.fix(own_command(cli, &format!("upstreams test {id}"))));
                 continue;
             }
             Condition::Starting => {
                 let check = Check::new(AREA, State::Bad, format!("`{id}` has not answered in time"));
-                checks.push(check.fix(format!("countersign upstreams test {id}")));
+                checks.push(check.fix(own_command(cli, &format!("upstreams test {id}"))));
                 continue;
             }
             Condition::Idle | Condition::Up => {}
@@ -241,19 +255,21 @@ fn upstreams(gateway: &GatewayState) -> Vec<Check> {
                 plural(bare.len(), "tool"),
                 some.join(", ")
             );
-            let fix = format!("write a rule: match = \"{id}:…\", effect = \"read\"");
+            let fix = own_command(cli, &format!("tools classify --upstream {id}"));
             checks.push(Check::new(AREA, State::Look, message).fix(fix));
         }
         for listed in tools.iter().filter(|listed| matches!(listed.standing, ToolStanding::Changed(_))) {
             let name = listed.tool.full_name();
             let check = Check::new(AREA, State::Bad, format!("`{name}` is not the tool that was accepted"));
-            checks.push(check.fix(format!("countersign tools diff {name}")));
+            let name = shell_word(&name.to_string());
+            checks.push(check.fix(own_command(cli, &format!("tools diff {name}"))));
         }
         let waiting =
             tools.iter().filter(|listed| matches!(listed.standing, ToolStanding::Quarantined(_))).count();
         if waiting > 0 {
             let message = format!("`{id}`: {} withheld until accepted by a person", plural(waiting, "tool"));
-            checks.push(Check::new(AREA, State::Look, message).fix("countersign tools list --withheld"));
+            checks
+                .push(Check::new(AREA, State::Look, message).fix(own_command(cli, "tools list --withheld")));
         }
     }
     checks

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn check_hosts(args: &DoctorArgs, config: Option<&Config>, checks: &mut Vec<Check>) {
     let project = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let Some(ground) = environment::hosts(project) else {
-        checks.push(Check::new(AREA, State::Bad, "there is no home folder").fix("set HOME"));
+        checks.push(Check::new(AREA, State::Bad, "there is no home folder").fix("export HOME=~"));
         return;
     };
     let before = checks.len();
@@ -36,15 +36,18 @@ pub(super) fn check_hosts(args: &DoctorArgs, config: Option<&Config>, checks: &m
         check_host_file(&place, &ground, checks);
     }
     if checks.len() == before {
-        checks.push(Check::new(AREA, State::Look, "no host was found").fix("countersign init --host NAME"));
+        checks.push(
+            Check::new(AREA, State::Look, "no host was found").fix("countersign init --host claude-code"),
+        );
     }
     for host in unlisted_hosts(&ground) {
         let (title, path) = (host.title, host.path.display());
         let message = format!(
             "{title} ({path}): has servers that go around countersign, and `init` does not know this host"
         );
-        let fix = "put `countersign serve --host NAME --config PATH` there by hand, and its servers into the configuration";
-        checks.push(Check::new(AREA, State::Look, message).fix(fix));
+        let what =
+            "put `countersign serve --host NAME --config PATH` there, and its servers into the configuration";
+        checks.push(Check::new(AREA, State::Look, message).edit(&host.path, what));
     }
     let asks = config.is_some_and(|config| who_asks(config) == WhoAsks::Gateway);
     for setting in risky_settings(&ground) {
@@ -58,7 +61,14 @@ pub(super) fn check_hosts(args: &DoctorArgs, config: Option<&Config>, checks: &m
         let (state, harm) = harm(setting.risk);
         let message =
             format!("{}: {} in {}: {harm}", setting.host.title, setting.setting, setting.path.display());
-        checks.push(Check::new(AREA, state, message).fix(setting.fix));
+        let check = Check::new(AREA, state, message);
+        // Some are put right by the host's own program.
+        let program = setting.fix.split_whitespace().next();
+        let is_command = HOSTS.iter().any(|host| host.program.is_some() && host.program == program);
+        checks.push(match is_command {
+            true => check.fix(setting.fix),
+            false => check.edit(&setting.path, &setting.fix),
+        });
     }
     if !args.no_start {
         for (host, program) in HOSTS.iter().filter_map(|host| Some((host, host.program?))) {
@@ -98,9 +108,8 @@ fn check_host_file(place: &HostFile, ground: &HostEnvironment, checks: &mut Vec<
         Ok(entries) => entries,
         Err((line, why)) => {
             let message = format!("{title}: line {line}: {why}");
-            checks.push(
-                Check::new(AREA, State::Bad, message).fix("mend the file; its host can't read it either"),
-            );
+            let what = format!("line {line}; its host can't read it either");
+            checks.push(Check::new(AREA, State::Bad, message).edit(&place.path, &what));
             return;
         }
     };
@@ -120,7 +129,8 @@ fn check_host_file(place: &HostFile, ground: &HostEnvironment, checks: &mut Vec<
             (ServerEntryKind::Server(_), None) => around.push(entry.name.as_str()),
             // `init` leaves this server there until the reason is gone.
             (ServerEntryKind::Server(_), Some(why)) => {
-                checks.push(Check::new(AREA, State::Bad, said(why)).fix(format!("change that, then {fix}")));
+                let what = format!("change that, then: {fix}");
+                checks.push(Check::new(AREA, State::Bad, said(why)).edit(&place.path, &what));
             }
             (ServerEntryKind::Foreign(why), _) => checks.push(Check::new(AREA, State::Look, said(why))),
             (ServerEntryKind::Countersign | ServerEntryKind::Disabled, _) => {}

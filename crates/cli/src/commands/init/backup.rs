@@ -76,19 +76,24 @@ pub(super) enum NotMade {
     Half(PathBuf, io::Error),
 }
 
-/// Keeps every file as it is under `folder`, then writes every secret and every file as it shall be: all of them, or none. `credentials`
-/// is what [`list`] gives back about those that come with the change.
+/// What comes with a change and is no file; [`list`] gives it back.
+pub(super) struct BesidesFiles {
+    pub(super) credentials: Value,
+    /// What runs the service that was made.
+    pub(super) service: Option<&'static str>,
+}
+
+/// Keeps every file as it is under `folder`, then writes every secret and every file as it shall be: all of them, or none.
 pub(super) fn apply(
     folder: &Path,
     changes: &[HostFileChange],
     secrets: &[PendingSecret<'_>],
-    credentials: &Value,
+    besides: &BesidesFiles,
 ) -> Result<(), NotMade> {
     for change in changes {
         undrifted(change)?;
     }
-    keep(folder, changes, secrets, credentials)
-        .map_err(|error| NotMade::Unwritable(folder.to_owned(), error))?;
+    keep(folder, changes, secrets, besides).map_err(|error| NotMade::Unwritable(folder.to_owned(), error))?;
     let taken_back = |why: NotMade, path: &Path| match undo(folder).and_then(|_| mark_undone(folder)) {
         Ok(()) => why,
         Err(error) => NotMade::Half(path.to_owned(), error),
@@ -136,7 +141,7 @@ fn keep(
     folder: &Path,
     changes: &[HostFileChange],
     secrets: &[PendingSecret<'_>],
-    credentials: &Value,
+    besides: &BesidesFiles,
 ) -> io::Result<()> {
     private_file::make_folder(folder)?;
     let mut list = Vec::new();
@@ -162,7 +167,8 @@ fn keep(
     folders.sort_by_key(|one| std::cmp::Reverse(one.components().count()));
     folders.dedup();
     let list = json!({
-        "version": 1, "files": list, "folders": folders, "secrets": secrets, "credentials": credentials,
+        "version": 1, "files": list, "folders": folders, "secrets": secrets,
+        "credentials": besides.credentials, "service": besides.service,
     });
     let list = serde_json::to_string_pretty(&list)?;
     write(folder, &folder.join(LIST), &list)

@@ -1,4 +1,4 @@
-//! `countersign init --preset NAME`: a preset of ours, which this program carries, becomes part of the configuration. What stands there
+//! `countersign init --preset NAME`: a preset of ours, which this program carries, becomes part of the configuration. What is there
 //! already stays and wins; an upstream of the same name is not replaced.
 
 use clap::ValueEnum;

@@ -31,6 +31,8 @@ pub(super) struct ServerPreset {
     packages: Vec<(Registry, String)>,
     programs: Vec<String>,
     rules: Vec<InlineTable>,
+    /// The folders that the recognised server works in, as its command line names them.
+    folders: Vec<String>,
 }
 
 impl ServerPreset {
@@ -57,12 +59,13 @@ impl ServerPreset {
             packages,
             programs: texts("programs"),
             rules: rules.into_iter().flatten().filter_map(Value::as_inline_table).cloned().collect(),
+            folders: Vec::new(),
         }
     }
 
     /// The preset of a server, if it is one of those.
     pub(super) fn of(server: &HostServerSpec) -> Option<Self> {
-        let Package { registry, name, program } = package(server)?;
+        let Package { registry, name, program, rest } = package(server)?;
         let own = |preset: &Self| {
             let is_own = |program: &str| {
                 name.rsplit('/').next() == Some(program) || preset.programs.iter().any(|one| one == program)
@@ -70,7 +73,8 @@ impl ServerPreset {
             preset.packages.iter().any(|(other, package)| *other == registry && *package == name)
                 && program.as_deref().is_none_or(is_own)
         };
-        Self::all().into_iter().find(own)
+        let folders = rest.into_iter().filter(|word| Path::new(word).is_absolute() && !word.contains("${"));
+        Self::all().into_iter().find(own).map(|preset| Self { folders: folders.collect(), ..preset })
     }
 
     /// What it is recognised by, for a person.
@@ -78,8 +82,21 @@ impl ServerPreset {
         self.packages.iter().map(|(registry, name)| format!("{}:{name}", registry.word())).collect()
     }
 
-    /// Its rules for an upstream of this name.
-    pub(super) fn rules_for(&self, upstream: &str) -> Vec<Table> {
+    pub(super) fn rule_count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// The words of a preview that compares files, where it is known which files the server may show.
+    fn file_preview(&self, program: &str) -> Option<Array> {
+        let folders = self.folders.iter().flat_map(|folder| ["--in", folder.as_str()]);
+        let words = [program, "preview-file"].into_iter().chain(folders);
+        // A brace in a path would be read as an argument of the call.
+        let is_plain = self.folders.iter().all(|folder| !folder.contains(['{', '}']));
+        (is_plain && !self.folders.is_empty()).then(|| words.collect())
+    }
+
+    /// Its rules for an upstream of this name. `program` is how this program is started.
+    pub(super) fn rules_for(&self, upstream: &str, program: &str) -> Vec<Table> {
         let rule = |written: &InlineTable| {
             let tools = written.get("tools").and_then(Value::as_array);
             let tools = tools.into_iter().flatten().filter_map(Value::as_str);
@@ -87,7 +104,15 @@ impl ServerPreset {
             let mut rule = Table::new();
             rule.insert("match", value(globs));
             for (key, field) in written.iter().filter(|(key, _)| *key != "tools") {
-                rule.insert(key, value(field.clone().decorated(" ", "")));
+                match field.as_array() {
+                    // Without folders the rule goes without a preview.
+                    Some(words) if key == "preview" && is_file_preview(words) => {
+                        if let Some(words) = self.file_preview(program) {
+                            rule.insert(key, value(words));
+                        }
+                    }
+                    Some(_) | None => drop(rule.insert(key, value(field.clone().decorated(" ", "")))),
+                }
             }
             rule
         };
@@ -95,16 +120,24 @@ impl ServerPreset {
     }
 }
 
+/// Whether a preview is our own comparison of files.
+fn is_file_preview(words: &Array) -> bool {
+    words.iter().filter_map(Value::as_str).eq(["countersign", "preview-file"])
+}
+
 struct Package {
     registry: Registry,
     name: String,
     /// What of it runs, where that is said apart: it may be any program.
     program: Option<String>,
+    /// The words the server itself gets.
+    rest: Vec<String>,
 }
 
 impl Package {
-    fn new(registry: Registry, name: Option<String>, program: Option<&str>) -> Option<Self> {
-        Some(Self { registry, name: name?, program: program.map(str::to_owned) })
+    fn new(registry: Registry, name: Option<String>, program: Option<&str>, rest: &[&str]) -> Option<Self> {
+        let rest = rest.iter().map(|word| (*word).to_owned()).collect();
+        Some(Self { registry, name: name?, program: program.map(str::to_owned), rest })
     }
 }
 
@@ -148,11 +181,11 @@ fn program(command: &str) -> Option<&str> {
 
 /// The package of `npx` and its kin: that of `--package`, else the first word. An option that is not known may change everything.
 fn npm(args: &[&str]) -> Option<Package> {
-    let named = |spec: &str, program| Package::new(Registry::Npm, npm_name(spec), program);
+    let named = |spec: &str, program, rest| Package::new(Registry::Npm, npm_name(spec), program, rest);
     match args {
         ["-y" | "--yes" | "-q" | "--quiet" | "--", rest @ ..] => npm(rest),
-        ["-p" | "--package", spec, program, ..] => named(spec, Some(program)),
-        [spec, ..] if !spec.starts_with('-') => named(spec, None),
+        ["-p" | "--package", spec, program, rest @ ..] => named(spec, Some(program), rest),
+        [spec, rest @ ..] if !spec.starts_with('-') => named(spec, None, rest),
         _ => None,
     }
 }
@@ -168,11 +201,11 @@ fn npm_name(spec: &str) -> Option<String> {
 
 /// The package of `uvx` and its kin: that of `--from`, else the first word.
 fn pypi(args: &[&str], from: &str) -> Option<Package> {
-    let named = |spec: &str, program| Package::new(Registry::Pypi, pypi_name(spec), program);
+    let named = |spec: &str, program, rest| Package::new(Registry::Pypi, pypi_name(spec), program, rest);
     match args {
         ["-q" | "--quiet" | "--isolated" | "--refresh", rest @ ..] => pypi(rest, from),
-        [option, spec, program, ..] if *option == from => named(spec, Some(program)),
-        [spec, ..] if !spec.starts_with('-') => named(spec, None),
+        [option, spec, program, rest @ ..] if *option == from => named(spec, Some(program), rest),
+        [spec, rest @ ..] if !spec.starts_with('-') => named(spec, None, rest),
         _ => None,
     }
 }
@@ -285,7 +318,9 @@ mod tests {
         for preset in all {
             assert!(!preset.name.is_empty() && !preset.packages.is_empty(), "{}", preset.name);
             let mut document = DocumentMut::new();
-            let rules: toml_edit::ArrayOfTables = preset.rules_for("mine").into_iter().collect();
+            let preset = ServerPreset { folders: vec!["/srv/app".to_owned()], ..preset };
+            let rules: toml_edit::ArrayOfTables =
+                preset.rules_for("mine", "countersign").into_iter().collect();
             assert!(!rules.is_empty(), "{}", preset.name);
             document.insert("rules", Item::ArrayOfTables(rules));
             let text = document.to_string();

@@ -6,12 +6,14 @@ use countersign_host_config::{
     Host, HostEnvironment, HostFile, HostFileError, HostFileScope, OfferedTools, RiskySetting, SettingRisk,
     risky_settings,
 };
+use countersign_policy::effect::Effect;
 use countersign_policy::ids::Secret;
 use serde_json::{Value, json};
 
 use super::http::HttpHosts;
 use super::rules::HostRuleOffer;
 use super::secrets::{is_secret_name, is_secret_value};
+use super::service::ServiceManager;
 use super::{InitPlan, tools};
 use crate::command_result::Answer;
 use crate::commands::tools::classify;
@@ -24,15 +26,16 @@ impl InitPlan<'_> {
         let mut text = String::new();
         if !self.import.upstreams.is_empty() {
             text.push_str(&tools::table(&self.import.upstreams, needs, self.voice.width()));
+            text.push_str(&tools::reasons(needs));
             text.push('\n');
         }
         for one in &self.import.upstreams {
             let Some(preset) = &one.preset else { continue };
             let line = format!(
-                "`{}` is {}: {} of ours for it, see the difference",
+                "`{}`: {} of ours for {}",
                 one.id,
-                preset.packages().join(" or "),
-                plural(preset.rules_for(&one.id).len(), "rule")
+                plural(preset.rule_count(), "rule"),
+                preset.packages().join(" or ")
             );
             text.push_str(&format!("{}\n", paint(DIM, line)));
         }
@@ -63,7 +66,7 @@ impl InitPlan<'_> {
 
     pub(super) fn shown(&self) -> String {
         let mut text = String::new();
-        for (place, why) in &self.broken {
+        for (place, why) in &self.survey.broken {
             let line =
                 format!("{}:{}: {}; the file is left alone", place.path.display(), why.line, why.reason);
             text.push_str(&format!("{}\n", paint(WARN, line)));
@@ -71,11 +74,15 @@ impl InitPlan<'_> {
         for note in &self.notes {
             text.push_str(&format!("{}\n", paint(DIM, note)));
         }
-        if !self.import.secrets.is_empty() {
-            let line = format!(
-                "{} will be kept in the keyring, readable by you alone",
-                plural(self.import.secrets.len(), "secret")
-            );
+        if self.survey.before.is_none() && !self.asks {
+            for line in self.setup.lines() {
+                text.push_str(&format!("{}\n", paint(DIM, line)));
+            }
+        }
+        let secrets = self.import.secrets().count();
+        if secrets > 0 {
+            let line =
+                format!("{} will be kept in the keyring, readable by you alone", plural(secrets, "secret"));
             text.push_str(&format!("{}\n", paint(BOLD, line)));
         }
         for change in &self.changes {
@@ -91,7 +98,7 @@ impl InitPlan<'_> {
     /// A text without what is kept apart, nor any other secret of a host's file: those stay where they are, unseen.
     fn masked(&self, text: &str) -> String {
         let made = self.http.iter().flat_map(HttpHosts::secrets);
-        let secrets = self.import.secrets.values().chain(made).map(Secret::expose);
+        let secrets = self.import.secrets().map(|(_, secret)| secret).chain(made).map(Secret::expose);
         let secrets = secrets.filter(|secret| secret.len() >= 4);
         let text = secrets.fold(text.to_owned(), |text, secret| {
             let escaped = serde_json::to_string(secret).unwrap_or_default();
@@ -112,7 +119,7 @@ impl InitPlan<'_> {
                     .map(|(host, scope)| json!({"host": host.name, "scope": scope.name()}))
                     .collect();
                 json!({
-                    "name": one.id, "from": from, "new": one.table.is_some(),
+                    "name": one.id, "from": from, "new": one.table.is_some(), "shared": self.args.share,
                     "preset": one.preset.as_ref().map(|preset| &preset.name),
                     "tools": needs.get(&one.id).map(tools::ToolRequirements::value),
                 })
@@ -144,6 +151,7 @@ impl InitPlan<'_> {
             })
             .collect();
         let broken: Vec<Value> = self
+            .survey
             .broken
             .iter()
             .map(|(place, why)| json!({"path": place.path, "line": why.line, "why": why.reason}))
@@ -156,7 +164,10 @@ impl InitPlan<'_> {
             })
             .collect();
         let mut answer = Answer::default()
-            .with("config", self.config.display().to_string())
+            .with("config", self.survey.config.display().to_string())
+            .with("profile", self.setup.profile.as_str())
+            .with("mode", self.setup.mode.as_str())
+            .with("service", self.setup.service.map(ServiceManager::name))
             .with("upstreams", upstreams)
             .with("files", files)
             .with("left", left)
@@ -167,40 +178,103 @@ impl InitPlan<'_> {
             .with("accepted", self.accepted.iter().map(classify::name).collect::<Vec<_>>())
             .with("next_steps", next)
             .with("credentials", self.http.as_ref().map(HttpHosts::described).unwrap_or_default())
-            .with("secrets", self.import.secrets.keys().cloned().collect::<Vec<_>>());
+            .with("secrets", self.import.secrets().map(|(name, _)| name.clone()).collect::<Vec<_>>());
         let named = |(place, why): &(HostFile, HostFileError)| {
             format!("`{}` line {}: {}; it was left alone", place.path.display(), why.line, why.reason)
         };
-        answer.warnings.extend(self.broken.iter().map(named));
+        answer.warnings.extend(self.survey.broken.iter().map(named));
         answer.warnings.extend(self.shut.iter().cloned());
         answer
     }
 
-    /// What is left to do, in each host and here.
-    pub(super) fn next(&self) -> String {
-        let mut text = String::new();
+    /// The last screen: what is governed now, what is not and why, what is left to do, and how to see it work.
+    pub(super) fn summary(
+        &self,
+        needs: &BTreeMap<String, tools::ToolRequirements>,
+        unstarted: Option<&str>,
+    ) -> String {
+        let mut text = self.governed(needs);
+        text.push_str(&self.ungoverned());
+        if !self.pointed.is_empty() {
+            text.push_str(&heading("left to do"));
+        }
         for (host, scope) in &self.pointed {
             text.push_str(&format!("  {}: {}\n", host.title, host.next_steps.step(*scope)));
         }
-        if self.http.is_some() {
+        if let Some(line) = unstarted {
+            text.push_str(&format!("  start the gateway: {line}\n"));
+        } else if self.http.is_some() && self.setup.service.is_none() {
             text.push_str(&format!(
-                "to start the gateway they call: countersign serve --http --config {}\n",
-                shell_word(&self.config.display().to_string())
+                "  start the gateway they call: countersign serve --http --config {}\n",
+                shell_word(&self.survey.config.display().to_string())
             ));
         }
         let offered = self.offer.as_ref().map(HostRuleOffer::titles).filter(|titles| !titles.is_empty());
         if let Some(titles) = offered {
             text.push_str(&format!(
-                "to be asked once for a change in {titles}, by countersign: countersign init --permissions\n"
+                "  to be asked once for a change in {titles}, by countersign: countersign init --permissions\n"
             ));
         }
-        text.push_str("to see what agents can do: countersign tools list\n");
         if self.accepted.len() < self.proposals.len() || self.args.no_start {
-            text.push_str("to let them look without asking: countersign tools classify\n");
+            text.push_str("  to let agents look without asking: countersign tools classify\n");
         }
-        text.push_str("to take it back: countersign init --undo\n");
+        text.push_str("  to take it back: countersign init --undo\n");
+        text.push_str(&heading("see it work"));
+        text.push_str("  countersign plans watch\n");
+        text.push_str("  and ask an agent to change something: the change waits there for you\n");
         text
     }
+
+    /// What agents can do from now on, by server.
+    fn governed(&self, needs: &BTreeMap<String, tools::ToolRequirements>) -> String {
+        let mut text = heading("governed");
+        for one in &self.import.upstreams {
+            let hosts: Vec<&str> = one.from.iter().map(|(host, _)| host.title).collect();
+            let said = match needs.get(&one.id) {
+                Some(needs) if needs.is_down() => "did not answer; governed as soon as it does".to_owned(),
+                Some(needs) => {
+                    let reads = needs.tools_of(Effect::Read) + self.accepted_of(&one.id);
+                    let all: usize = EFFECTS.iter().map(|effect| needs.tools_of(*effect)).sum();
+                    let rest = plural(all - reads.min(all), "change");
+                    format!("{} free, {rest} asked about", plural(reads, "read"))
+                }
+                None => "its tools were not looked at".to_owned(),
+            };
+            text.push_str(&format!("  {} ({}): {said}\n", visible(&one.id), hosts.join(", ")));
+        }
+        if self.import.upstreams.is_empty() {
+            text.push_str("  nothing yet: countersign upstreams add --help\n");
+        } else if !self.args.share {
+            let note = "  each only for the hosts and the folder it came from (else: init --share)\n";
+            text.push_str(&paint(DIM, note));
+        }
+        text
+    }
+
+    fn accepted_of(&self, id: &str) -> usize {
+        self.accepted.iter().filter(|one| classify::upstream(one) == id).count()
+    }
+
+    /// What goes around us, and why.
+    fn ungoverned(&self) -> String {
+        let left = self
+            .import
+            .left
+            .iter()
+            .map(|left| format!("  {}: `{}`: {}\n", left.host.title, visible(&left.name), left.why));
+        let broken = self.survey.broken.iter().map(|(place, why)| {
+            format!("  {}: {} line {}: {}\n", place.host.title, place.path.display(), why.line, why.reason)
+        });
+        let shut = self.shut.iter().map(|line| format!("  {line}\n"));
+        let lines: String = left.chain(broken).chain(shut).collect();
+        if lines.is_empty() { lines } else { format!("{}{}", heading("not governed"), paint(WARN, lines)) }
+    }
+}
+
+const EFFECTS: [Effect; 3] = [Effect::Read, Effect::Write, Effect::Destructive];
+
+fn heading(text: &str) -> String {
+    format!("{}\n", paint(BOLD, text))
 }
 
 /// Settings by which these hosts do not use what we write.

@@ -9,25 +9,26 @@ use countersign_store::{PlanFilter, PlanRow, StoreUrl};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::sheet;
+use super::{find, sheet};
 use crate::command_result::{Answer, CommandResult};
 use crate::output::{Column, DIM, NAME, OutputSettings, Table, exact, paint, shown};
-use crate::records;
+use crate::{environment, records};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign plans list
   countersign plans list --state rejected
   countersign plans list --all --limit 200 --json";
 
+/// Who asks and why stay, however narrow the terminal is; what the other commands need of an id fits in its end.
 const COLUMNS: [Column; 8] = [
-    Column::kept("PLAN").steady(30),
-    Column::kept("STATE").steady(8),
-    Column::kept("TOOL").steady(24),
-    Column::spared("EFFECT", 2).steady(11),
-    Column::spared("NEEDS", 4).steady(14),
-    Column::spared("WHO", 3).steady(12),
-    Column::kept("LEFT").steady(10),
-    Column::spared("REASON", 5),
+    Column::spared("PLAN", 1).steady(10),
+    Column::spared("STATE", 3).steady(8),
+    Column::cut("TOOL", 14).steady(24),
+    Column::spared("EFFECT", 4).steady(11),
+    Column::spared("NEEDS", 5).steady(14),
+    Column::cut("WHO", 12).steady(24),
+    Column::spared("LEFT", 2).steady(10),
+    Column::cut("REASON", 12),
 ];
 
 /// An empty inbox says what would be in it, as the page and the README do.
@@ -96,8 +97,9 @@ fn text(
         return if voice.is_watched() { format!("{}\n", paint(DIM, nothing)) } else { String::new() };
     }
     let mut table = table();
+    let is_inbox = wanted == Some(PlanState::Pending) && voice.is_watched();
     for row in rows {
-        table.row(line(row, redactor, now));
+        table.row(if is_inbox { inbox_line(row, redactor, now) } else { line(row, redactor, voice, now) });
     }
     table.render(voice.width())
 }
@@ -106,7 +108,20 @@ pub(super) fn table() -> Table {
     Table::new(&COLUMNS)
 }
 
-pub(super) fn line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
+pub(super) fn line(
+    row: &PlanRow,
+    redactor: &Redactor,
+    voice: OutputSettings,
+    now: Timestamp,
+) -> Vec<(String, Style)> {
+    let mut cells = cells(row, redactor, now);
+    if let Some((id, _)) = cells.first_mut() {
+        *id = shown_id(id, voice);
+    }
+    cells
+}
+
+fn cells(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
     let (plan, state) = (&row.plan, sheet::state(row, now));
     let open = matches!(state, PlanState::Pending | PlanState::Approved);
     let reason = plan.intent.as_ref().and_then(|intent| intent.reason.as_deref());
@@ -116,8 +131,25 @@ pub(super) fn line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(S
         (plan.tool.to_string(), NAME),
         (plan.effect.to_string(), sheet::effect_style(plan.effect)),
         (format!("{} {}", plan.requirement.kind, plan.requirement.strength), Style::new()),
-        (plan.principal.to_string(), Style::new()),
+        (plan.asked_by(environment::home_text().as_deref()), Style::new()),
         (if open { sheet::left(plan.expires, now) } else { String::new() }, Style::new()),
         (reason.map(|reason| redactor.clean_text(reason)).unwrap_or_default(), DIM),
     ]
+}
+
+/// The same for an inbox on a terminal: the id is short, and that all plans are pending goes without saying.
+pub(super) fn inbox_line(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> Vec<(String, Style)> {
+    let mut cells = cells(row, redactor, now);
+    if let Some((id, _)) = cells.first_mut() {
+        *id = find::short_id(id);
+    }
+    if let Some((state, _)) = cells.get_mut(1) {
+        state.clear();
+    }
+    cells
+}
+
+/// Short where a person reads it, whole in a pipe.
+pub(crate) fn shown_id(id: &str, voice: OutputSettings) -> String {
+    if voice.is_watched() { find::short_id(id) } else { id.to_owned() }
 }

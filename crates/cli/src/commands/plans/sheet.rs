@@ -14,6 +14,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::changes;
+use crate::commands::call;
+use crate::environment;
 use crate::output::{BAD, BOLD, DIM, GOOD, NAME, TimeDisplay, WARN, paint, plural, shown, visible};
 pub(crate) use crate::output::{left, zone};
 use crate::person::value;
@@ -66,7 +68,7 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
     ));
     let effect = paint(effect_style(plan.effect), plan.effect);
     sheet.raw("tool", &format!("{}  {effect}", paint(NAME, visible(&plan.tool.to_string()))));
-    sheet.line("asked by", &format!("{} in session {}", plan.principal, plan.session));
+    sheet.line("asked by", &plan.asked_by(environment::home_text().as_deref()));
     if let Some(intent) = &plan.intent {
         let data = intent.data_sensitivity.map(|data| format!(", data {data}")).unwrap_or_default();
         sheet.line("intent", &format!("{}{data}", intent.operation_type));
@@ -85,6 +87,10 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
         PlanState::Pending | PlanState::Approved => {
             let when = shown(plan.expires, zone);
             sheet.raw("expires", &format!("in {} ({when})", paint(BOLD, left(plan.expires, now))));
+            // Whoever typed `countersign call` is asked right there.
+            if state == PlanState::Pending && plan.session.as_str() != call::SESSION {
+                sheet.line("its call", waiting_call(row, now));
+            }
         }
         PlanState::Expired => sheet.line("expired", &shown(plan.expires, zone)),
         PlanState::Rejected
@@ -106,9 +112,20 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
     if let Some(meta) = &plan.meta {
         sheet.line("_meta", &redactor.clean(meta.value(), &[]).to_string());
     }
+    sheet.quiet("principal", &visible(plan.principal.as_str()));
+    sheet.quiet("session", &visible(plan.session.as_str()));
     sheet.quiet("plan hash", &plan.hash.hex());
     sheet.quiet("definition", &plan.fingerprint.hex());
     sheet.0
+}
+
+/// What an approval of a pending plan leads to.
+pub(crate) fn waiting_call(row: &PlanRow, now: Timestamp) -> &'static str {
+    if row.is_held_open(now) {
+        "still waits, and runs as soon as it is approved"
+    } else {
+        "no longer waits: approved, it runs when the agent asks again, or with approve --run"
+    }
 }
 
 /// What an upstream answered, as it is shown in a sheet.
@@ -122,7 +139,7 @@ fn decided(sheet: &mut PlanTextBuilder, row: &PlanRow, zone: &TimeDisplay) {
     if let Some(approval) = &row.approval {
         let grant = approval.grant.as_ref().map(|grant| format!(", grant {grant}")).unwrap_or_default();
         let when = shown(approval.at, zone);
-        sheet.line("approved", &format!("by {} over {} at {when}{grant}", approval.by, approval.rail));
+        sheet.line("approved", &format!("by {} over {} at {when}{grant}", approval.by, approval.channel));
         if let Some(note) = &approval.note {
             sheet.line("note", note);
         }
@@ -241,7 +258,8 @@ impl PlanTextBuilder {
 
 /// The plan for programs, as REST tells it: what came back keeps every digit.
 pub(crate) fn json_text(row: &PlanRow, redactor: &Redactor, now: Timestamp) -> String {
-    serde_json::to_string(&views::plan(row, redactor, now)).unwrap_or_else(|_| "null".to_owned())
+    serde_json::to_string(&views::plan(row, redactor, now, environment::home_text().as_deref()))
+        .unwrap_or_else(|_| "null".to_owned())
 }
 
 /// The plan as a value; what would lose a digit as text.

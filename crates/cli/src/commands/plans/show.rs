@@ -1,6 +1,7 @@
 //! `countersign plans show`: one plan, whole.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use countersign_policy::confirm::PlanState;
 use countersign_policy::redact::Redactor;
 use countersign_store::StoreUrl;
@@ -8,6 +9,7 @@ use jiff::Timestamp;
 
 use super::{find, sheet};
 use crate::command_result::{Answer, CommandResult};
+use crate::commands::completions::candidates;
 use crate::output::{BOLD, OutputSettings, paint};
 use crate::records;
 
@@ -17,7 +19,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct PlansShowArgs {
-    /// The plan's id, or at least 6 characters of its beginning or end
+    /// The plan's id, as lists show it or in full; at least 5 characters of its beginning or end
+    #[arg(add = ArgValueCandidates::new(candidates::pending_plans))]
     id: String,
 }
 

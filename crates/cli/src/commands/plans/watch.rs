@@ -1,4 +1,5 @@
-//! `countersign plans watch`: the inbox as it fills. Looks again and again; holds nothing open, decides nothing.
+//! `countersign plans watch`: the inbox as it fills. On a terminal it is `inbox`; elsewhere, and with an end, plans are lines. Those
+//! decide nothing.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
-use super::{list, sheet};
+use super::{inbox, list, sheet};
 use crate::command_result::{Answer, CommandError, CommandResult};
 use crate::output::{DIM, Format, OutputSettings, paint};
 use crate::records;
@@ -30,17 +31,20 @@ const MANY: usize = 1000;
 
 #[derive(Args, Debug)]
 pub(crate) struct PlansWatchArgs {
-    /// Stop after this many plans
+    /// Print plans as lines and stop after this many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Stop after this time, such as 30s; otherwise with Ctrl-C
+    /// Print plans as lines and stop after this time, such as 30s
     #[arg(long = "for", value_name = "SPAN", value_parser = duration::parse)]
     span: Option<Duration>,
 }
 
 /// Follows until it is stopped. With `--json`, the envelope at the end holds what was seen.
 pub(crate) fn run(args: &PlansWatchArgs, url: &StoreUrl, voice: OutputSettings) -> CommandResult {
+    if args.count.is_none() && args.span.is_none() && inbox::is_possible(voice) {
+        return inbox::run(url, voice);
+    }
     let mut sight =
         PlanWatchPrinter { voice, left: args.count, seen: HashSet::new(), kept: Vec::new(), titled: false };
     if voice.is_watched() {
@@ -121,7 +125,7 @@ impl PlanWatchPrinter {
         }
         let mut table = list::table().steady();
         for row in rows {
-            table.row(list::line(row, redactor, now));
+            table.row(list::line(row, redactor, self.voice, now));
         }
         let text = table.render(self.voice.width());
         let is_titled = std::mem::replace(&mut self.titled, true);

@@ -41,7 +41,7 @@ fn examine(files: &ConfigFiles) -> (Option<Config>, Vec<Diagnostic>) {
         Err(found) => return (None, found),
     };
     let mut found = config::lint(&config);
-    // Whoever checks may not be who serves: a secret that is not here is worth a word, not a refusal.
+    // The policy may be checked on another machine than it is served on: a missing secret is a warning, not an error.
     let unresolved = config.clone().settle(&|reference| files.look_up(reference)).err().unwrap_or_default();
     found.extend(
         unresolved.into_iter().map(|one| Diagnostic { severity: DiagnosticSeverity::Warning, ..one }),

@@ -1,12 +1,14 @@
 //! `countersign policy explain`: what the policy decides about one call, and which rule decided each part of it.
-//! Calls nothing: no upstream is asked, no plan is kept.
+//! Reads the tool's definition from the records. Calls nothing: no upstream is asked, no plan is kept.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap_complete::ArgValueCandidates;
 use countersign_config::{
     self as config, CallRoute, Config, DecidedField, ExplainInput, IntentInput, ModeVerdict,
-    PolicyExplanation, VerdictWord,
+    PolicyExplanation, UpstreamKind, VerdictWord,
 };
+use countersign_gateway::catalog::Catalog;
 use countersign_policy::call::{ArgumentFault, Arguments};
 use countersign_policy::confirm::{ApprovalStrength, Kind};
 use countersign_policy::ids::FullName;
@@ -15,13 +17,17 @@ use countersign_policy::mode::Mode;
 use countersign_policy::refusal::{Code, Refusal};
 use countersign_policy::role::Role;
 use countersign_policy::rules::RuleField;
+use countersign_store::StoreUrl;
+use countersign_web::views;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult};
-use crate::config_file;
+use crate::commands::completions::candidates;
+use crate::config_file::{self, ConfigFiles};
 use crate::output::{BAD, BOLD, Column, DIM, GOOD, NAME, Table, WARN, paint, visible};
+use crate::{natives, records};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   countersign policy explain --tool github:delete_repo --mode execute
@@ -32,7 +38,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct PolicyExplainArgs {
     /// The tool's full name
-    #[arg(long, value_name = "UPSTREAM:TOOL")]
+    #[arg(long, value_name = "UPSTREAM:TOOL", add = ArgValueCandidates::new(candidates::tool_names))]
     tool: FullName,
 
     /// The call's arguments, a JSON object
@@ -59,7 +65,7 @@ pub(crate) struct PolicyExplainArgs {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
-    /// The annotations the upstream gives the tool, a JSON object
+    /// The annotations the upstream gives the tool, a JSON object; those of the records if left out
     #[arg(long, value_name = "JSON")]
     annotations: Option<String>,
 
@@ -74,14 +80,59 @@ pub(crate) fn run(args: &PolicyExplainArgs, cli: &Cli) -> CommandResult {
         Some(files) => files.parse()?,
         None => config::parse(&[]).map_err(|_| no_defaults())?,
     };
-    let input = input(args, &config)?;
+    let recorded =
+        files.as_ref().map(|files| RecordedTool::find(&args.tool, &config, files)).unwrap_or_default();
+    let input = input(args, &config, &recorded)?;
     let explained = config::explain(&config, &input);
     let mut answer = Answer::text(story(&explained, &input)).with("explained", json!(explained));
     if files.is_none() {
         answer.warnings.push("there is no configuration: this is what holds without one".to_owned());
     }
+    answer.warnings.extend(recorded.warning);
     answer.warnings.extend(explained.warnings);
     Ok(answer)
+}
+
+/// What the store knows of the tool, so that this says what `tools show` and the page say.
+#[derive(Default)]
+struct RecordedTool {
+    definition: Option<Map<String, Value>>,
+    /// That the tool is withheld, or that the records can't be read.
+    warning: Option<String>,
+}
+
+impl RecordedTool {
+    fn find(tool: &FullName, config: &Config, files: &ConfigFiles) -> Self {
+        let Some(upstream) = config.upstream(&tool.upstream) else { return Self::default() };
+        if let UpstreamKind::Native { kind, .. } = &upstream.kind {
+            // What this program brings along is not recorded: it is what it is.
+            let mut own = natives::definitions(*kind).into_iter().filter_map(|one| one.as_object().cloned());
+            let definition =
+                own.find(|one| one.get("name").and_then(Value::as_str) == Some(tool.tool.as_str()));
+            return Self { definition, warning: None };
+        }
+        let pins = records::configured(files).and_then(|url| {
+            if let StoreUrl::Sqlite(path) = &url
+                && !path.exists()
+            {
+                return Ok(Vec::new());
+            }
+            let fault = |fault| records::trouble(&fault, &url);
+            records::with_read_only(&url, async |store| store.pins(&tool.upstream).await.map_err(fault))
+        });
+        let Ok(pins) = pins else {
+            let warning = "the records can't be read: this is what holds without the tool's definition; \
+                           countersign doctor says why";
+            return Self { definition: None, warning: Some(warning.to_owned()) };
+        };
+        let catalog = Catalog::of_pins(vec![(upstream.id.clone(), upstream.prefix, pins)], &config.rules);
+        let Some(listed) = catalog.get(tool) else { return Self::default() };
+        let warning = (!listed.is_accepted()).then(|| {
+            let state = views::tool_state(listed);
+            format!("the tool is withheld ({state}) until a person accepts it: countersign tools diff {tool}")
+        });
+        Self { definition: Some(listed.tool.definition.clone()), warning }
+    }
 }
 
 fn no_defaults() -> CommandError {
@@ -89,8 +140,15 @@ fn no_defaults() -> CommandError {
     CommandError::refused(refusal, "name a file: --config PATH")
 }
 
-fn input(args: &PolicyExplainArgs, config: &Config) -> Result<ExplainInput, CommandError> {
+fn input(
+    args: &PolicyExplainArgs,
+    config: &Config,
+    recorded: &RecordedTool,
+) -> Result<ExplainInput, CommandError> {
     let mut input = ExplainInput::of(args.tool.clone(), Timestamp::now());
+    if let Some(definition) = &recorded.definition {
+        input.describe(definition);
+    }
     if let Some(text) = &args.args {
         input.arguments = object("--args", text)?;
     }

@@ -1,4 +1,4 @@
-//! Where `serve` listens: for hosts, for people, or for both at one address. Addresses are taken before the house is built, so
+//! Where `serve` listens: for hosts, for people, or for both at one address. Addresses are bound before the gateway is built, so
 //! that plans can say where a person decides. What others can reach needs credentials and TLS, or a proxy that is said to be there.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -11,15 +11,22 @@ use countersign_policy::mode::Mode;
 use countersign_policy::record::{RowKind, RowStatus};
 use countersign_store::Entry;
 
+use super::HostConnection;
 use crate::config_file::ConfigFiles;
 use crate::output::{banner, counts};
 
 /// How often the files are looked at. Reading a few kilobytes a second costs nothing and works on every file system.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What the command line says, whatever the files say.
+pub(super) struct ServeOverrides {
+    pub(super) mode: Option<Mode>,
+    pub(super) audience: Option<HostConnection>,
+}
+
 pub(super) async fn follow(
     mut files: ConfigFiles,
-    mode: Option<Mode>,
+    overrides: ServeOverrides,
     gateway: Arc<GatewayState>,
     refresher: Arc<CatalogRefresher>,
     mut assembly: Assembly,
@@ -31,7 +38,7 @@ pub(super) async fn follow(
             continue;
         }
         files = now;
-        let (status, told) = match take(&files, mode, &gateway, &refresher, &mut assembly).await {
+        let (status, told) = match take(&files, &overrides, &gateway, &refresher, &mut assembly).await {
             Ok(()) => (RowStatus::Success, "configuration reloaded".to_owned()),
             Err(why) => {
                 (RowStatus::Refused, format!("configuration not reloaded, the old one goes on: {why}"))
@@ -51,7 +58,7 @@ pub(super) async fn follow(
 
 async fn take(
     files: &ConfigFiles,
-    mode: Option<Mode>,
+    overrides: &ServeOverrides,
     gateway: &Arc<GatewayState>,
     refresher: &Arc<CatalogRefresher>,
     assembly: &mut Assembly,
@@ -62,6 +69,9 @@ async fn take(
         let first = found.first().map(ToString::to_string).unwrap_or_default();
         format!("{}\n{first}", counts(&found))
     })?;
-    config.gateway.mode = mode.unwrap_or(config.gateway.mode);
+    config.gateway.mode = overrides.mode.unwrap_or(config.gateway.mode);
+    if let Some(connection) = &overrides.audience {
+        connection.keep_own(&mut config);
+    }
     assembly.reload(gateway, refresher, &config).await.map_err(|cannot| cannot.to_string())
 }

@@ -2,6 +2,7 @@
 //! says meanwhile.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use countersign_policy::ids::{FullName, UpstreamId};
 use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_store::{DefinitionAcceptance, Store, StoreUrl, ToolPin};
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use super::diff;
 use crate::command_result::{Answer, CommandError, CommandResult, Refused};
+use crate::commands::completions::candidates;
 use crate::output::{DIM, Format, GOOD, OutputSettings, paint, plural, visible};
 use crate::person::{self, ask};
 use crate::records;
@@ -22,7 +24,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct Approve {
     /// The tool's full name
-    #[arg(value_name = "UPSTREAM:TOOL", required_unless_present = "all")]
+    #[arg(value_name = "UPSTREAM:TOOL", required_unless_present = "all", add = ArgValueCandidates::new(candidates::tool_names))]
     tool: Option<FullName>,
 
     /// Every tool of this upstream that waits

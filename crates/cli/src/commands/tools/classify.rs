@@ -180,6 +180,10 @@ pub(crate) fn name(one: &Proposed) -> String {
     one.tool.full_name().to_string()
 }
 
+pub(crate) fn upstream(one: &Proposed) -> &str {
+    one.tool.upstream.as_str()
+}
+
 fn answer(text: &str, all: &[Proposed], changed: bool) -> Answer {
     Answer::text(text.to_owned()).with("proposals", described(all)).with("changed", changed)
 }

@@ -2,6 +2,7 @@
 
 use anstyle::Style;
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use countersign_config::{Config, Upstream, UpstreamKind};
 use countersign_gateway::catalog::{Catalog, Listed, ToolStanding};
 use countersign_gateway::search::SearchQuery;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult};
+use crate::commands::completions::candidates;
 use crate::commands::plans::sheet::effect_style;
 use crate::commands::upstreams::unwell;
 use crate::local_gateway::{ResolvedConfig, with_store};
@@ -30,7 +32,7 @@ pub(crate) const SEARCH_EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct ToolsListArgs {
     /// Only tools of this upstream
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(candidates::upstream_names))]
     upstream: Option<String>,
 
     /// Only tools of this effect: read, write or destructive
@@ -57,13 +59,17 @@ pub(crate) struct ToolsSearchArgs {
 }
 
 pub(crate) fn run(args: &ToolsListArgs, cli: &Cli, voice: OutputSettings) -> CommandResult {
-    let blueprint = ResolvedConfig::read(cli)?;
+    let mut blueprint = ResolvedConfig::read(cli)?;
+    if let Some(name) = &args.upstream {
+        blueprint.require_upstream(name)?;
+        // The others are neither asked nor started.
+        blueprint = blueprint.only(|upstream| upstream.id.as_str() == name);
+    }
     let (recorded, started) = if args.live { (Catalog::default(), None) } else { recorded(&blueprint)? };
     started.as_ref().unwrap_or(&blueprint).with_gateway(voice, async |gateway| {
         let catalog = gateway.catalog.load_full();
         let wanted = |listed: &&Listed| {
-            args.upstream.as_ref().is_none_or(|name| listed.tool.upstream.as_str() == name)
-                && args.effect.is_none_or(|effect| listed.outlook.effect == effect)
+            args.effect.is_none_or(|effect| listed.outlook.effect == effect)
                 && !(args.withheld && listed.is_accepted())
         };
         let found: Vec<(&Listed, Option<f64>)> =

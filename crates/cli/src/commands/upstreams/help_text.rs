@@ -1,4 +1,4 @@
-//! What a program's `--help` says: subcommands, flags, what stands in its usage line. Reads the usual styles of help by their shape;
+//! What a program's `--help` says: subcommands, flags, the arguments of its usage line. Reads the usual styles of help by their shape;
 //! guesses nothing about what a command does.
 
 use std::sync::LazyLock;

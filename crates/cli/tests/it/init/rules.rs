@@ -228,13 +228,17 @@ fn a_broken_file_of_rules_is_named_with_its_line_and_left_alone() {
     assert!(fs::read_to_string(&files[1]).unwrap().contains("approval_mode"), "the others have theirs");
 }
 
-/// Without the flag, a terminal asks once, and an empty answer means no.
+/// A terminal asks who agrees, how sessions begin and, without the flag, about rules. Enter takes what is usual.
 #[test]
 #[cfg(target_os = "linux")]
 fn at_a_terminal_permissions_are_offered() {
     use std::io::Write as _;
     use std::process::Stdio;
-    for (answers, rules) in [("n\nn\ny\n", false), ("y\ny\ny\n", true), ("\n\ny\n", false)] {
+    for (answers, rules, profile, mode) in [
+        ("2\n2\nn\ny\n", false, "team", "ask"),
+        ("9\n1\n1\ny\ny\n", true, "solo", "execute"),
+        ("\n\n\ny\n", false, "solo", "execute"),
+    ] {
         let world = World::new();
         furnish(&world);
         let line = format!("'{}' init --no-start", binary().display());
@@ -255,8 +259,8 @@ fn at_a_terminal_permissions_are_offered() {
         assert_eq!(rest.contains("call_tool_read"), rules, "{shown}");
         assert_eq!(world.home().join(".claude/settings.json").exists(), rules, "{shown}");
         assert!(config(&world).contains("[upstreams.echo]"), "{shown}");
-        let mode = if rules { "execute" } else { "ask" };
         assert!(config(&world).contains(&format!("mode = \"{mode}\"")), "{shown}");
+        assert!(config(&world).contains(&format!("profile = \"{profile}\"")), "{shown}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use countersign_policy::call::{Arguments, Caller, CallerScopes};
-use countersign_policy::confirm::{ApprovalRail, ApprovalStrength, ConfirmRequirement, Kind};
+use countersign_policy::confirm::{ApprovalStrength, ConfirmRequirement, Kind, RecordedChannel};
 use countersign_policy::digest::Digest;
 use countersign_policy::effect::Effect;
 use countersign_policy::grant::Grant;
@@ -47,6 +47,7 @@ pub(crate) fn plan(id: &str, tool: &str, kind: Kind, arguments: Value) -> Plan {
         credential: None,
         role: Role::Agent,
         session: "stdio:work".into(),
+        host: None,
         tool: tool.parse().unwrap(),
         fingerprint: Digest::plain(b"definition"),
         meta: None,
@@ -108,7 +109,7 @@ pub(crate) fn fill(path: &Path) {
             let name = ulid(&format!("NO{number}A"));
             hold(&store, &plan(&name, "github:close_issue", Kind::Simple, json!({"number": number}))).await;
             let id = PlanId::new(format!("pln_{name}"));
-            store.reject(&id, "ada".into(), ApprovalRail::Page, None, now).await.unwrap();
+            store.reject(&id, "ada".into(), RecordedChannel::Page, None, now).await.unwrap();
         }
         let grant = Grant {
             id: format!("grt_{}", ulid("GRNT")).into(),

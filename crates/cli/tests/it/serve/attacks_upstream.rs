@@ -334,7 +334,8 @@ fn attack_10_resources_and_prompts_pass_the_gate_and_have_rows() {
                     "E_RULE_DENIED"
                 );
             }
-            assert_eq!(code(&get(admin, "{}")), "E_ROLE_FORBIDDEN");
+            let forbidden = get(admin, "{}");
+            assert_eq!(code(&forbidden), "E_ROLE_FORBIDDEN");
             assert_eq!(code(&get(greet, r#"{"who":"root"}"#)), "E_RULE_DENIED");
             assert!(get(greet, r#"{"who":"ada","pin":"4711"}"#).frame.get("error").is_none());
             assert_eq!(code(&get(greet, r#"{"who":"ada","who":"root"}"#)), "E_ARGUMENTS_INVALID");
@@ -359,6 +360,9 @@ fn attack_10_resources_and_prompts_pass_the_gate_and_have_rows() {
             assert_eq!(of("resource:note://1", "success").len(), 1, "{rows:?}");
             assert_eq!(of("resource:file:///secret/a", "refused")[0]["code"], "E_RULE_DENIED");
             assert_eq!(of("prompt:admin", "refused")[0]["code"], "E_ROLE_FORBIDDEN");
+            let request_id = &forbidden.frame["error"]["data"]["request_id"];
+            let is_its_row = |row: &&Value| row["request_id"].is_string() && row["request_id"] == *request_id;
+            assert!(of("prompt:admin", "refused").into_iter().any(|row| is_its_row(&row)), "{rows:?}");
             let ran = of("prompt:greet", "success");
             assert_eq!((ran.len(), ran[0]["effect"].as_str()), (1, Some("read")), "{rows:?}");
             assert!(!ran[0]["arguments"].to_string().contains("4711"), "{rows:?}");

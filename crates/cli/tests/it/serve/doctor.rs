@@ -54,7 +54,7 @@ fn tools_without_annotations_and_tools_that_changed_are_named() {
     let (code, found) = checks(&scene, &[]);
     let bare = find(&found, "without annotations, governed as write or destructive: put_note");
     assert_eq!((code, bare["state"].as_str()), (Some(0), Some("look")), "{found:#?}");
-    assert!(bare["fix"].as_str().unwrap().contains("effect = \"read\""), "{bare}");
+    assert_eq!(bare["fix"], "countersign tools classify --upstream notes", "{bare}");
     scene.state(r#"{"change":"get_note"}"#);
     let (code, found) = checks(&scene, &[]);
     let changed = find(&found, "`notes:get_note` is not the tool that was accepted");

@@ -123,7 +123,7 @@ fn a_decline_rejects_and_a_cancel_decides_nothing() {
         assert_eq!(scene.reached(), []);
         let (plan, token) = plan_and_token(&reply);
         let early = scene.call(&cancelling, "call_tool_destructive", &with(&bring(&token)));
-        assert_eq!(early.code(), Some("E_APPROVAL_PENDING"), "the other rails stay open");
+        assert_eq!(early.code(), Some("E_APPROVAL_PENDING"), "the other channels stay open");
         scene.approve(&plan);
         assert!(scene.call(&cancelling, "call_tool_destructive", &with(&bring(&token))).ran());
         assert_eq!(scene.reached().len(), 1);

@@ -275,3 +275,20 @@ fn a_slow_transaction_is_in_the_log() {
     scene.gateway().told().wait_for(0, |line| line.contains("slow transaction"));
     scene.finish(vec![line]);
 }
+
+/// Hosts do not show what a server writes to stderr: the same lines are in a file that a command shows.
+#[test]
+fn the_log_of_a_gateway_is_kept_and_shown() {
+    let world = World::new();
+    let none = world.run(&["logs"]);
+    assert!(none.code == Some(0) && none.stderr.contains("no gateway has kept a log"), "{none}");
+    let mut scene = Scene::open_with(Way::StdioLegacy, "router", CONFIG, &["--log", "info"]);
+    let line = scene.line(Host::None);
+    assert!(scene.call(&line, "call_tool_read", &call("get_note", "read", "")).ran());
+    scene.gateway().told().wait_for(0, |line| line.contains("verdict"));
+    let shown = scene.world.run(&["logs"]);
+    assert!(shown.code == Some(0) && shown.stdout.contains("verdict"), "{shown}");
+    let last = scene.world.run(&["logs", "--lines", "1", "--json"]).envelope();
+    assert_eq!(last["data"]["lines"].as_array().unwrap().len(), 1, "{last}");
+    scene.finish(vec![line]);
+}

@@ -102,6 +102,8 @@ fn a_webhook_is_told_signed_and_again_until_it_hears() {
         assert_eq!(posted.header("countersign-delivery"), tries[0].header("countersign-delivery"));
         let event: Value = serde_json::from_str(&posted.body).unwrap();
         assert_eq!(event["event"], "plan_pending");
+        assert_eq!(event["host"]["program"], "transcript", "{event}");
+        assert!(event["asked_by"].as_str().unwrap().starts_with("transcript"), "{event}");
         assert_eq!(
             (&event["plan_id"], &event["tool"]),
             (&asked.data()["plan_id"], &json!("notes:erase_all"))

@@ -121,7 +121,7 @@ fn a_question_that_is_closed_decides_nothing() {
 
 /// A host that never opens the page leaves the other channels open, at once.
 #[test]
-fn a_page_that_is_never_opened_leaves_the_other_rails() {
+fn a_page_that_is_never_opened_leaves_the_other_channels() {
     Way::each(&[Way::StdioLegacy, Way::HttpLegacy], |way| {
         let mut scene = Scene::open(way, CONFIG);
         let line = scene.line(Host::NeverOpens);

@@ -79,6 +79,72 @@ fn rows_name_the_host_program_its_version_and_folder() {
     });
 }
 
+/// Plans say who asks in the words of people, wherever they are read; the principal stays what it was.
+#[test]
+fn plans_name_the_host_and_its_folder() {
+    Way::each(&Way::ALL, |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = if way.is_http() {
+            let secret = scene.credential("shop-agent", Role::Agent, "{}");
+            scene.line_as(Host::None, Some(secret))
+        } else {
+            scene.line_of(Host::None, "claude-code")
+        };
+        let asked = scene.call(&line, "call_tool_write", &put("a", ""));
+        let id = asked.data()["plan_id"].as_str().unwrap().to_owned();
+        let shown = scene.world.run(&["plans", "show", &id, "--json"]).envelope();
+        let plan = &shown["data"]["plan"];
+        let principal = plan["principal"].as_str().unwrap();
+        let who = if way.is_http() {
+            // Over HTTP nobody knows the folder; the credential says whose connection it is.
+            format!("transcript, as {principal}")
+        } else {
+            assert_eq!(plan["host"]["program"], "claude-code", "{plan}");
+            assert!(principal.starts_with("claude-code@"), "{principal}");
+            "Claude Code in <room>/work".to_owned()
+        };
+        assert_eq!(plan["asked_by"], who, "{way:?}");
+        assert_eq!(plan["host"]["version"], "1", "{plan}");
+        for args in [["plans", "list"].as_slice(), &["plans", "show", &id], &["activity", "list"]] {
+            let told = scene.world.run(args);
+            assert!(told.stdout.contains(&who), "{way:?} {told}");
+        }
+        scene.finish(vec![line]);
+    });
+}
+
+/// A call that is held open is said to wait, and its approval leads to its own result; afterwards nothing is said to wait.
+#[test]
+fn an_approval_says_whether_the_agents_call_still_waits() {
+    Way::each(&Way::ALL, |way| {
+        let mut scene = Scene::open(way, CONFIG);
+        let line = scene.line(Host::None);
+        let plan = scene.call(&line, "call_tool_write", &put("w", "")).data()["plan_id"].clone();
+        let plan = plan.as_str().unwrap().to_owned();
+        let waits = |scene: &Scene| {
+            let shown = scene.world.run(&["plans", "show", &plan, "--json"]).envelope();
+            shown["data"]["plan"]["call_waits_until"].is_string()
+        };
+        assert!(!waits(&scene), "{way:?} it was answered at once");
+        let reply = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| line.call("call_tool_write", &put("w", r#","wait_seconds":60"#)));
+            while !waits(&scene) {
+                assert!(!waiting.is_finished(), "{way:?}");
+            }
+            let ran = scene.world.run(&["approve", &plan, "--yes", "--run", "--json"]).envelope();
+            assert_eq!(
+                (&ran["data"]["call_waits"], &ran["data"]["state"]),
+                (&true.into(), &"done".into()),
+                "{ran:#}"
+            );
+            waiting.join().unwrap()
+        });
+        assert!(scene.heed(reply).ran());
+        assert_eq!(scene.reached().len(), 1, "once, by the call itself");
+        scene.finish(vec![line]);
+    });
+}
+
 /// A token is for its principal: the same call of another host does not spend it.
 #[test]
 fn one_hosts_token_fits_no_other_host() {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use countersign_policy::confirm::{Approval, ApprovalRail};
+use countersign_policy::confirm::{Approval, RecordedChannel};
 use countersign_policy::ids::{CredentialId, FullName, PlanId, Secret};
 use countersign_policy::record::{RowKind, RowStatus};
 use countersign_policy::role::Role;
@@ -273,7 +273,7 @@ impl Scene {
     /// A person agrees, on a terminal of their own.
     pub(crate) fn approve(&self, plan: &str) {
         let now = Timestamp::now();
-        let approval = Approval::over(ApprovalRail::Cli, "ada".into(), now);
+        let approval = Approval::over(RecordedChannel::Cli, "ada".into(), now);
         self.store(async |store| store.approve(&PlanId::new(plan), approval, now).await.map(|_| ()).unwrap());
     }
 
@@ -282,7 +282,7 @@ impl Scene {
         let (plan, now) = (PlanId::new(plan), Timestamp::now());
         self.store(async |store| {
             store
-                .reject(&plan, "ada".into(), ApprovalRail::Cli, Some("no".into()), now)
+                .reject(&plan, "ada".into(), RecordedChannel::Cli, Some("no".into()), now)
                 .await
                 .map(|_| ())
                 .unwrap();

@@ -22,13 +22,13 @@ use crate::upstreams::environment::{self, Variable};
 const LONGEST: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
-pub struct PreviewRunner {
+pub(crate) struct PreviewRunner {
     ambient: Vec<Variable>,
     folder: PathBuf,
 }
 
 impl PreviewRunner {
-    pub fn new(ambient: &[Variable], folder: &Path) -> Self {
+    pub(crate) fn new(ambient: &[Variable], folder: &Path) -> Self {
         Self { ambient: ambient.to_vec(), folder: folder.to_owned() }
     }
 
@@ -80,7 +80,7 @@ impl PreviewRunner {
         };
         let found = |template: &Template| template.text().ok_or_else(|| unresolved(template));
         let mut env: Vec<Variable> = Vec::new();
-        for (name, value) in &command.env {
+        for (name, value) in command.env.iter().filter(|(_, value)| !value.is_absent()) {
             env.push((name.into(), found(value)?.expose().into()));
         }
         let cwd = match &command.cwd {

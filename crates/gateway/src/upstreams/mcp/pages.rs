@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use countersign_mcp::raw::{self, RawJson};
 use serde_json::value::RawValue;
 
-pub const MOST_TOOLS: usize = 10_000;
-pub const MOST_PAGES: usize = 1_000;
+pub(crate) const MOST_TOOLS: usize = 10_000;
+pub(crate) const MOST_PAGES: usize = 1_000;
 /// Of all definitions together.
 pub const MOST_BYTES: usize = 64 << 20;
 

@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use countersign_mcp::client::{BoxFuture, HttpSpec, RetryDecision, TokenProvider};
 use countersign_mcp::oauth::{OauthFault, OauthHttpClient, refresh};
 
-pub use self::keys::{KeysFault, SignInTokens, TokenFile};
-pub use self::machine::ByItself;
+pub(crate) use self::keys::SignInTokens;
+pub use self::keys::{KeysFault, TokenFile};
+pub(crate) use self::machine::ByItself;
 pub use self::session::{OauthClientSettings, SignIn};
 
 /// How long before its expiry a token is renewed, in seconds.
 const EARLY: i64 = 30;
 
-pub struct SignedIn {
+pub(crate) struct SignedIn {
     url: String,
     keys: Arc<TokenFile>,
     web: OauthHttpClient,
@@ -41,7 +42,7 @@ impl std::fmt::Debug for SignedIn {
 }
 
 impl SignedIn {
-    pub fn new(spec: &HttpSpec, keys: Arc<TokenFile>) -> Self {
+    pub(crate) fn new(spec: &HttpSpec, keys: Arc<TokenFile>) -> Self {
         Self {
             url: spec.url.clone(),
             keys,

@@ -96,6 +96,7 @@ pub(super) async fn scene(texts: &[&str]) -> Scene {
         surface: ToolSurface::Router,
         source: Source::Mcp,
         host: None,
+        launcher: None,
     };
     let face = GatewayService::new(Arc::clone(&gateway), local, AgentAuth::Required);
     let options = HttpOptions::loopback(ServeOptions::new(SealKey::random()));

@@ -15,7 +15,7 @@ use super::EARLY;
 /// How long before its expiry a token is replaced; a short one at four fifths of its life.
 const EARLY_SPAN: Duration = Duration::from_secs(EARLY.unsigned_abs());
 
-pub struct ByItself {
+pub(crate) struct ByItself {
     url: String,
     web: OauthHttpClient,
     machine: MachineClient,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for ByItself {
 }
 
 impl ByItself {
-    pub fn new(spec: &HttpSpec, machine: MachineClient, wanted: Option<String>) -> Self {
+    pub(crate) fn new(spec: &HttpSpec, machine: MachineClient, wanted: Option<String>) -> Self {
         Self {
             url: spec.url.clone(),
             web: OauthHttpClient::of(spec),
