@@ -39,8 +39,11 @@ fn help_lists_eight_commands_first_and_all_when_asked() {
     let all = world.run(&["help", "--all"]);
     let names = listed(&all.stdout);
     assert!(first.iter().chain(&["reject", "pack", "memory", "policy"]).all(|name| names.contains(name)));
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/commands.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
     // What is not listed first is also explained and run.
     for name in names {
+        assert!(guide.contains(&format!("`{name}")), "docs/guide/commands.md does not name `{name}`");
         let explained = world.run(&["help", name]);
         assert_eq!(explained.code, Some(0), "{explained}");
         assert_eq!(explained.stdout, world.run(&[name, "--help"]).stdout);
