@@ -219,7 +219,8 @@ fn service_manager(args: &InitArgs) -> Result<Option<ServiceManager>, CommandErr
     if !args.service {
         return Ok(None);
     }
-    let found = ServiceManager::here();
+    // Where nothing is started, nobody has to answer.
+    let found = if args.dry_run { ServiceManager::usual() } else { ServiceManager::here() };
     found.map(Some).ok_or_else(|| {
         let message =
             "no service manager answers here: systemd's user services or launchd keep the gateway running";
