@@ -16,12 +16,12 @@ const LABEL: &str = "countersign.gateway";
 
 /// What keeps the services of an account running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ServiceManager {
+pub(super) enum ServiceRunner {
     Systemd,
     Launchd,
 }
 
-impl ServiceManager {
+impl ServiceRunner {
     /// The one of this session, if it answers: a container has `systemctl` and nobody behind it.
     pub(super) fn here() -> Option<Self> {
         Self::usual().filter(|manager| manager.asks(manager.probe()))
