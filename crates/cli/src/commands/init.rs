@@ -42,7 +42,7 @@ use self::questions::SetupChoices;
 use self::rules::HostRuleOffer;
 use self::secrets::ReferenceResolver;
 use self::server_environment::common_variables;
-use self::service::ServiceManager;
+use self::service::ServiceRunner;
 use self::tools::{Seen, StoredListing, ToolRequirements};
 use crate::cli::Cli;
 use crate::command_result::{Answer, CommandError, CommandResult, Refused};
@@ -215,11 +215,12 @@ pub(crate) fn run(args: &InitArgs, cli: &Cli, voice: OutputSettings) -> CommandR
 }
 
 /// The one that is asked for, if it is here.
-fn service_manager(args: &InitArgs) -> Result<Option<ServiceManager>, CommandError> {
+fn service_manager(args: &InitArgs) -> Result<Option<ServiceRunner>, CommandError> {
     if !args.service {
         return Ok(None);
     }
-    let found = ServiceManager::here();
+    // Where nothing is started, nobody has to answer.
+    let found = if args.dry_run { ServiceRunner::usual() } else { ServiceRunner::here() };
     found.map(Some).ok_or_else(|| {
         let message =
             "no service manager answers here: systemd's user services or launchd keep the gateway running";
@@ -499,7 +500,7 @@ impl InitPlan<'_> {
         let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.6fZ").to_string();
         let folder = home.join("backups").join(stamp);
         let credentials = self.http.as_ref().map_or(Value::Null, |http| http.list(&self.survey.config));
-        let besides = BesidesFiles { credentials, service: self.setup.service.map(ServiceManager::name) };
+        let besides = BesidesFiles { credentials, service: self.setup.service.map(ServiceRunner::name) };
         backup::apply(&folder, &self.changes, &secrets, &besides).map_err(|why| match why {
             NotMade::Drifted(path) => {
                 let message =
@@ -543,7 +544,7 @@ fn undo(voice: OutputSettings) -> CommandResult {
     let list = backup::list(&folder).map_err(not_undone)?;
     let revocation = Revocation::read(&list);
     // It ends before the files that describe it are gone.
-    let service = list.get("service").and_then(Value::as_str).and_then(ServiceManager::named);
+    let service = list.get("service").and_then(Value::as_str).and_then(ServiceRunner::named);
     let unstopped = service.and_then(|manager| manager.stop().err());
     let fates = backup::undo(&folder).map_err(not_undone)?;
     let mut text: String =
@@ -552,7 +553,7 @@ fn undo(voice: OutputSettings) -> CommandResult {
         fates.iter().map(|(path, fate)| json!({"path": path, "fate": fate.words()})).collect();
     if fates.iter().any(|(_, fate)| *fate == UndoOutcome::Changed) {
         // A host that still leads to the gateway goes on needing it.
-        let _ = service.map(ServiceManager::start);
+        let _ = service.map(ServiceRunner::start);
         let message = "a file was changed since: it was left alone";
         let mut refused = Refused::from(Refusal::new(Code::ApplyDrifted, message).with("files", files));
         refused.findings = text;

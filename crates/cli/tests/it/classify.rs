@@ -142,13 +142,14 @@ fn init_asks_about_proposed_reads_and_writes_them_in_the_same_difference() {
     fs::write(world.home().join(".claude.json"), &servers).unwrap();
     let answers = [
         ("Enter: the 1 of high", "\n"),
-        ("Begin sessions in execute mode", "n\n"),
+        ("Who must agree to a change?", "\n"),
+        ("How shall sessions begin?", "2\n"),
         ("Write the rules of", "n\n"),
         ("Change 2 files?", "y\n"),
     ];
     let shown = typed(&world, &["init", "--host", "claude-code"], &answers);
     assert_eq!(shown.code, Some(0), "{shown}");
-    let difference = shown.stdout.split_once("Begin sessions").unwrap().1;
+    let difference = shown.stdout.split_once("How shall sessions begin").unwrap().1;
     assert!(difference.contains("+match = \"people:get_user\""), "{shown}");
     assert!(difference.contains("+fingerprint = "), "{shown}");
     assert_eq!(reads(&fs::read_to_string(home_config(&world)).unwrap()), ["people:get_user"]);
@@ -198,7 +199,8 @@ fn init_does_not_wait_long_for_servers_that_hang() {
     }
     fs::write(world.home().join(".claude.json"), json!({"mcpServers": servers}).to_string()).unwrap();
     let began = Instant::now();
-    let done = world.run(&["init", "--host", "claude-code", "--yes", "--classify", "--json"]);
+    let wait = ["--wait", "10", "--host", "claude-code", "--yes", "--classify", "--json"];
+    let done = world.run(&[&["init"], &wait[..]].concat());
     let took = began.elapsed();
     assert_eq!(done.envelope()["data"]["accepted"], json!(["people:get_user"]), "{done}");
     assert!(took < Duration::from_secs(25), "{took:?}");

@@ -53,12 +53,10 @@ pub(super) fn check_gateway(args: &DoctorArgs, cli: &Cli, voice: OutputSettings,
     if blueprint.config.gateway.agent_auth == AgentAuth::LoopbackOpen {
         let message = "agent_auth = \"loopback-open\": every program on this machine may call as an agent";
         let check = Check::new("configuration", State::Look, message);
-        checks.push(
-            check.edit(
-                &file,
-                "remove it from [gateway]; then `countersign init --http` gives hosts credentials",
-            ),
-        );
+        checks.push(check.edit(
+            &file,
+            "remove it from [gateway]; then: countersign token create --role agent --may-vouch",
+        ));
     }
     if blueprint.config.upstreams.is_empty() {
         let check = Check::new("upstreams", State::Look, "the configuration has no upstream");

@@ -6,7 +6,7 @@ use countersign_policy::profile::ConfirmProfile;
 
 use super::InitArgs;
 use super::document::who_agrees;
-use super::service::ServiceManager;
+use super::service::ServiceRunner;
 use crate::output::OutputSettings;
 use crate::person::ask;
 
@@ -16,21 +16,21 @@ pub(super) struct SetupChoices {
     pub(super) profile: ConfirmProfile,
     pub(super) mode: Mode,
     /// What keeps the one gateway of all hosts running; none where each host starts its own.
-    pub(super) service: Option<ServiceManager>,
+    pub(super) service: Option<ServiceRunner>,
 }
 
 /// With approvals in front of every change, agents that may ask for one cost less than agents that are refused first.
 const USUAL_MODE: Mode = Mode::Execute;
 
 impl SetupChoices {
-    pub(super) fn of(args: &InitArgs, service: Option<ServiceManager>) -> Self {
+    pub(super) fn of(args: &InitArgs, service: Option<ServiceRunner>) -> Self {
         let profile = args.profile.unwrap_or(ConfirmProfile::Solo);
         Self { profile, mode: args.mode.unwrap_or(USUAL_MODE), service }
     }
 
     /// One gateway for all hosts is offered first, where something here can keep it running.
     pub(super) fn ask_service(&mut self, voice: OutputSettings) {
-        let Some(manager) = ServiceManager::here() else { return };
+        let Some(manager) = ServiceRunner::here() else { return };
         let shared = format!(
             "one for all of them, as a service of your account ({}): servers run once, changes are decided on the page",
             manager.name()

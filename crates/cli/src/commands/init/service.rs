@@ -16,20 +16,24 @@ const LABEL: &str = "countersign.gateway";
 
 /// What keeps the services of an account running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ServiceManager {
+pub(super) enum ServiceRunner {
     Systemd,
     Launchd,
 }
 
-impl ServiceManager {
+impl ServiceRunner {
     /// The one of this session, if it answers: a container has `systemctl` and nobody behind it.
     pub(super) fn here() -> Option<Self> {
-        let manager = match Os::HERE {
-            Os::Linux => Self::Systemd,
-            Os::Mac => Self::Launchd,
-            Os::Windows => return None,
-        };
-        manager.asks(manager.probe()).then_some(manager)
+        Self::usual().filter(|manager| manager.asks(manager.probe()))
+    }
+
+    /// The one this system usually has.
+    pub(super) fn usual() -> Option<Self> {
+        match Os::HERE {
+            Os::Linux => Some(Self::Systemd),
+            Os::Mac => Some(Self::Launchd),
+            Os::Windows => None,
+        }
     }
 
     pub(super) fn name(self) -> &'static str {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::http::HttpHosts;
 use super::rules::HostRuleOffer;
 use super::secrets::{is_secret_name, is_secret_value};
-use super::service::ServiceManager;
+use super::service::ServiceRunner;
 use super::{InitPlan, tools};
 use crate::command_result::Answer;
 use crate::commands::tools::classify;
@@ -167,7 +167,7 @@ impl InitPlan<'_> {
             .with("config", self.survey.config.display().to_string())
             .with("profile", self.setup.profile.as_str())
             .with("mode", self.setup.mode.as_str())
-            .with("service", self.setup.service.map(ServiceManager::name))
+            .with("service", self.setup.service.map(ServiceRunner::name))
             .with("upstreams", upstreams)
             .with("files", files)
             .with("left", left)

@@ -1,4 +1,4 @@
-//! One gateway for all hosts as a service of the account. The service manager is a script that writes down what it is told.
+//! One gateway for all hosts as a service of the account. The service manager is a script that records its arguments.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
