@@ -119,7 +119,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  countersign serve\n  countersign serve --http 127.0.0.1:7878\n  countersign serve --surface direct --session work\n\nOTEL_EXPORTER_OTLP_ENDPOINT names an OpenTelemetry collector for traces and metrics (docs/guide/telemetry.md)."
     )]
     Serve(ServeArgs),
-    /// Show what is configured, what runs and what waits
+    /// Show the configuration, the page, pending plans and withheld tools
     #[command(after_help = crate::commands::status::EXAMPLES)]
     Status(StatusArgs),
     /// Show the log of this machine's gateways

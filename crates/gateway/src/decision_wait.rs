@@ -89,7 +89,7 @@ pub(crate) async fn until_decided(
 }
 
 /// Holds a call open until its plan is decided; false when the time is up or the client left. Notes in the store that the call
-/// waits, so that whoever decides knows what an approval leads to.
+/// waits, so that people know what an approval leads to.
 pub(crate) async fn hold_until_decided(
     gateway: &Arc<GatewayState>,
     ctx: &RequestContext,

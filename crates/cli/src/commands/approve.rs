@@ -153,7 +153,7 @@ async fn approve(
     Ok(ApproveOutcome::Approved(Box::new(ApprovedAnswer { answer, row, is_held })))
 }
 
-/// A plan that was approved before and is to run now. The person proves who they are all the same.
+/// A plan that was approved before and is to run now. The person has to prove who they are here, too.
 async fn approved_before(
     store: &Store,
     url: &StoreUrl,

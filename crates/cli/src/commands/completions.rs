@@ -17,7 +17,7 @@ use crate::usage::PROGRAM;
 /// Set by the scripts, to the name of the shell that asks.
 const VARIABLE: &str = "COUNTERSIGN_COMPLETE";
 
-/// Tools are named `upstream:tool`, and bash ends words at colons unless it is told not to.
+/// Tools are named `upstream:tool`, and bash ends words at colons by default.
 const BASH_WORDS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n";
 
 #[derive(Args, Debug)]

@@ -1,4 +1,4 @@
-//! `countersign status`: what is configured, what runs, what waits. Reads the configuration and the records; starts nothing.
+//! `countersign status`: the configuration, the page, pending plans and withheld tools. Reads the configuration and the records; starts nothing.
 
 use clap::Args;
 use countersign_config::{Config, UpstreamKind};

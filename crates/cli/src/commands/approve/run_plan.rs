@@ -1,5 +1,5 @@
 //! `countersign approve --run`: runs an approved plan for the person at the terminal, with the upstreams it needs and no others. It is
-//! the agent's own second call: the same checks apply, and a plan runs once, whoever is first.
+//! the agent's own second call: the same checks apply, and a plan runs once.
 
 use std::time::{Duration, Instant};
 

@@ -90,7 +90,7 @@ impl Inbox<'_> {
         }
     }
 
-    /// Reads what waits, and what became of the plan that is looked at; true if something new came.
+    /// Reads the pending plans and the one that is looked at; true if a plan is new.
     async fn refresh(&self, state: &mut InboxState) -> Result<bool, CommandError> {
         let fault = |fault| records::trouble(&fault, self.url);
         let filter =

@@ -87,7 +87,7 @@ pub(crate) fn sheet(row: &PlanRow, redactor: &Redactor, zone: &TimeDisplay, now:
         PlanState::Pending | PlanState::Approved => {
             let when = shown(plan.expires, zone);
             sheet.raw("expires", &format!("in {} ({when})", paint(BOLD, left(plan.expires, now))));
-            // Whoever typed `countersign call` is asked right there.
+            // `countersign call` asks the person who typed it.
             if state == PlanState::Pending && plan.session.as_str() != call::SESSION {
                 sheet.line("its call", waiting_call(row, now));
             }

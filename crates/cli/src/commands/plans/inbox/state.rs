@@ -40,7 +40,7 @@ pub(super) enum InboxAction {
     },
 }
 
-/// What is asked about the plan that is looked at.
+/// The question about the plan that is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Prompt {
     Approve,
@@ -86,7 +86,7 @@ impl InboxState {
         if is_first {
             self.chosen = self.rows.first().map(|row| row.plan.id.clone());
         } else if self.chosen.as_ref().is_some_and(|id| self.position(id).is_none()) {
-            // Whoever is about to press a key meant the one that is gone: nothing is chosen in its place.
+            // A key pressed now is meant for the plan that is gone: nothing is chosen in its place.
             self.chosen = None;
         }
         if let Some(open) = &mut self.open {
@@ -207,7 +207,7 @@ impl InboxState {
         self.finish(lines, LIST_KEYS.to_owned(), width, height)
     }
 
-    /// The plan and what is asked about it; with the number of its first line on the screen.
+    /// The plan and the question about it; with the number of its first line on the screen.
     fn plan_frame(
         &self,
         open: &OpenPlan,
