@@ -1,7 +1,9 @@
 //! The log settings of the command line: `--log`, `--log-format`, `--log-file` and `COUNTERSIGN_LOG`. Never stdout, which carries
 //! protocol and envelopes.
 
-use std::fs::{File, OpenOptions};
+mod rotating_file;
+
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -11,6 +13,7 @@ use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 use crate::cli::Cli;
 use crate::command_result::CommandError;
 use crate::{config_file, environment};
+use rotating_file::RotatingFile;
 
 /// The filter where `--log` is not given.
 const VARIABLE: &str = "COUNTERSIGN_LOG";
@@ -55,7 +58,7 @@ pub(crate) fn start_serving(cli: &Cli, file: Option<&Path>, json: bool) -> Resul
     Ok(Telemetry::start(LogSettings { filter, is_json, writer }, environment::variable))
 }
 
-/// A log of this size is put aside when a gateway starts, so that there are never more than two.
+/// A log of this size is put aside.
 const LONGEST_LOG: u64 = 4 << 20;
 
 /// Where gateways of this machine keep their log, besides stderr.
@@ -64,17 +67,10 @@ pub(crate) fn usual_file() -> Option<PathBuf> {
 }
 
 /// The log, to be appended to; none where it can't be kept, which is no reason not to serve.
-fn open_usual_file() -> Option<File> {
+fn open_usual_file() -> Option<RotatingFile> {
     let path = usual_file()?;
     crate::private_file::make_folder(path.parent()?).ok()?;
-    if std::fs::metadata(&path).is_ok_and(|meta| meta.len() > LONGEST_LOG) {
-        std::fs::rename(&path, path.with_extension("log.1")).ok()?;
-    }
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).ok()
+    RotatingFile::open(path, LONGEST_LOG).ok()
 }
 
 fn requested_filter(cli: &Cli) -> Result<Option<LogFilter>, CommandError> {
