@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import threading
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 NOW = "2026-01-31T12:00:00.000Z"
@@ -41,6 +42,19 @@ ENTITIES = {
     "bin_locations": {"bin_name": "A-1", "location_id": 7},
     "bom_rows": {"product_id": 7, "product_variant_id": 7, "ingredient_variant_id": 7, "quantity": 1},
 }
+
+
+# Collections whose ids are UUIDs.
+BY_UUID = {"custom_field_definitions", "bom_rows"}
+
+
+def with_row_ids(given):
+    """Rows of what is created get ids as well."""
+    def numbered(value):
+        if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+            return [{"id": 200 + at, **row} for at, row in enumerate(value)]
+        return value
+    return {name: numbered(value) for name, value in given.items()}
 
 
 class Katana(ThreadingHTTPServer):
@@ -114,7 +128,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(204)
             all_of = self.server.collection(name)
             given = body if isinstance(body, dict) else {}
-            made = {**ENTITIES.get(name, {}), **given, "id": 100 + len(all_of), "created_at": NOW, "updated_at": NOW}
+            key = str(uuid.uuid4()) if name in BY_UUID else 100 + len(all_of)
+            made = {**ENTITIES.get(name, {}), **with_row_ids(given), "id": key, "created_at": NOW, "updated_at": NOW}
             all_of[str(made["id"])] = made
         return self.answer(200, made)
 

@@ -149,7 +149,7 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
 
 impl ToolCallArgs {
     /// The mode the command itself says: a person who types the command for changes and confirms it has chosen to run it. One that
-    /// nobody confirms here stays in the configured mode, because whoever can type a command may be an agent with a shell.
+    /// nobody confirms here stays in the configured mode, because an agent with a shell can type commands, too.
     fn chosen_mode(&self, variant: CallToolVariant, can_ask: bool) -> Option<Mode> {
         let is_confirmed_here = self.yes || can_ask;
         match variant {

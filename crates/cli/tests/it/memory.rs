@@ -180,7 +180,7 @@ fn an_empty_mode_is_the_agents() {
     assert_eq!(server.end(), "🤖 MCP server starting in AGENT mode (restricted)\n");
 }
 
-/// Who looks for the memory's mode on the gateway is told what it is called there.
+/// The memory's mode is the gateway's role: the message says so.
 #[test]
 fn the_gateway_names_the_role_to_who_asks_for_it_as_a_mode() {
     let world = World::new();
@@ -209,7 +209,7 @@ fn the_program_answers_to_the_name_palace() {
     );
 }
 
-/// A person on a human connection sees what waits, without leaving it.
+/// A person on a human connection lists the pending proposals there.
 #[test]
 fn a_humans_line_lists_pending_proposals() {
     let world = World::new();
