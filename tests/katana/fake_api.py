@@ -52,7 +52,7 @@ def with_row_ids(given):
     """Rows of what is created get ids as well."""
     def numbered(value):
         if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-            return [{"id": 200 + at, **row} for at, row in enumerate(value)]
+            return [{"id": 200 + at, "bin_transfer_id": 7, **row} for at, row in enumerate(value)]
         return value
     return {name: numbered(value) for name, value in given.items()}
 
@@ -126,6 +126,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.written("POST", self.path, body)
             if name == "purchase_order_receive":
                 return self.answer(204)
+            if name == "serial_numbers":
+                return self.answer(200, {"successful": [], "failed": []})
             all_of = self.server.collection(name)
             given = body if isinstance(body, dict) else {}
             key = str(uuid.uuid4()) if name in BY_UUID else 100 + len(all_of)
@@ -149,10 +151,10 @@ class Handler(BaseHTTPRequestHandler):
         self.body()
         with self.server.lock:
             all_of = self.server.collection(name)
-            if key not in all_of:
+            if key is not None and key not in all_of:
                 return self.missing(name, key)
             self.server.written("DELETE", self.path, None)
-            del all_of[key]
+            all_of.pop(key, None)
             return self.answer(204)
 
 
