@@ -57,7 +57,7 @@ pub(crate) enum CallCommand {
         name = "tool-destructive",
         after_help = "Examples:
   countersign call tool-destructive --tool-name=notes:wipe --dry-run
-  countersign call tool-destructive --tool-name=notes:wipe"
+  countersign call tool-destructive --tool-name=notes:wipe --mode execute"
     )]
     Destructive(ToolCallArgs),
 }
