@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import threading
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 NOW = "2026-01-31T12:00:00.000Z"
@@ -41,6 +42,19 @@ ENTITIES = {
     "bin_locations": {"bin_name": "A-1", "location_id": 7},
     "bom_rows": {"product_id": 7, "product_variant_id": 7, "ingredient_variant_id": 7, "quantity": 1},
 }
+
+
+# Collections whose ids are UUIDs.
+BY_UUID = {"custom_field_definitions", "bom_rows"}
+
+
+def with_row_ids(given):
+    """Rows of what is created get ids as well."""
+    def numbered(value):
+        if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+            return [{"id": 200 + at, "bin_transfer_id": 7, **row} for at, row in enumerate(value)]
+        return value
+    return {name: numbered(value) for name, value in given.items()}
 
 
 class Katana(ThreadingHTTPServer):
@@ -112,9 +126,12 @@ class Handler(BaseHTTPRequestHandler):
             self.server.written("POST", self.path, body)
             if name == "purchase_order_receive":
                 return self.answer(204)
+            if name == "serial_numbers":
+                return self.answer(200, {"successful": [], "failed": []})
             all_of = self.server.collection(name)
             given = body if isinstance(body, dict) else {}
-            made = {**ENTITIES.get(name, {}), **given, "id": 100 + len(all_of), "created_at": NOW, "updated_at": NOW}
+            key = str(uuid.uuid4()) if name in BY_UUID else 100 + len(all_of)
+            made = {**ENTITIES.get(name, {}), **with_row_ids(given), "id": key, "created_at": NOW, "updated_at": NOW}
             all_of[str(made["id"])] = made
         return self.answer(200, made)
 
@@ -134,10 +151,10 @@ class Handler(BaseHTTPRequestHandler):
         self.body()
         with self.server.lock:
             all_of = self.server.collection(name)
-            if key not in all_of:
+            if key is not None and key not in all_of:
                 return self.missing(name, key)
             self.server.written("DELETE", self.path, None)
-            del all_of[key]
+            all_of.pop(key, None)
             return self.answer(204)
 
 

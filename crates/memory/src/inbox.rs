@@ -59,7 +59,7 @@ pub struct ProposalReview {
     pub contradictions: Vec<(MemoryRecord, String)>,
 }
 
-/// Proposals that wait for a person, newest first.
+/// Pending proposals, newest first.
 pub async fn pending(memory: &Memory, limit: u32, now: Timestamp) -> MemoryResult<Vec<ProposalReview>> {
     let query = ProposalQuery { status: Some(ProposalStatus::Pending), limit, ..ProposalQuery::default() };
     let mut all = Vec::new();

@@ -59,7 +59,7 @@ pub(crate) enum CallCommand {
         name = "tool-destructive",
         after_help = "Examples:
   countersign call tool-destructive --tool-name=notes:wipe --dry-run
-  countersign call tool-destructive --tool-name=notes:wipe"
+  countersign call tool-destructive --tool-name=notes:wipe --mode execute"
     )]
     Destructive(ToolCallArgs),
 }
@@ -152,7 +152,7 @@ pub(crate) fn run(call: &CallArgs, cli: &Cli, voice: OutputSettings) -> CommandR
 
 impl ToolCallArgs {
     /// The mode the command itself says: a person who types the command for changes and confirms it has chosen to run it. One that
-    /// nobody confirms here stays in the configured mode: an agent with a shell can type a command, too.
+    /// nobody confirms here stays in the configured mode, because an agent with a shell can type commands, too.
     fn chosen_mode(&self, variant: CallToolVariant, can_ask: bool) -> Option<Mode> {
         let is_confirmed_here = self.yes || can_ask;
         match variant {

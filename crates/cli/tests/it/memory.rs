@@ -180,7 +180,7 @@ fn an_empty_mode_is_the_agents() {
     assert_eq!(server.end(), "🤖 MCP server starting in AGENT mode (restricted)\n");
 }
 
-/// `serve --mode human` on the gateway names the option that does this there.
+/// The memory's mode is the gateway's role: the message says so.
 #[test]
 fn the_gateway_names_the_role_to_who_asks_for_it_as_a_mode() {
     let world = World::new();

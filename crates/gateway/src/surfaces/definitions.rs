@@ -121,8 +121,7 @@ pub static OWN: LazyLock<Vec<RawToolDefinition>> = LazyLock::new(|| {
             "retrieve_tools",
             "Find tools",
             "Finds upstream tools by what they do. Each result says which call tool to use (call_with), its effect and \
-             what confirmation it needs. The first results are in full, detail=\"full\" gives all so. An upstream in starting has \
-             more tools in a moment.",
+             what confirmation it needs.",
             &object(&[
                 (
                     "query",

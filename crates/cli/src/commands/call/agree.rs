@@ -94,7 +94,7 @@ impl ConfirmContext<'_> {
             }
         }
         match person {
-            Some(person) => self.approve_shown_plan(row, &person, answer.typed.as_deref()).await?,
+            Some(person) => self.record_approval(row, &person, answer.typed.as_deref()).await?,
             None => {
                 // The caller's word is enough: the gateway compares the text when the call comes back, and records it.
                 if let Some(typed) = answer.typed {
@@ -108,10 +108,10 @@ impl ConfirmContext<'_> {
     /// `--yes` of the person of this machine: the same proof and the same row as `countersign approve --yes`.
     async fn agree_as_person(&self, row: &PlanRow) -> Result<(), CommandError> {
         let person = person::prove(&self.gateway.store, self.url, self.voice).await?;
-        self.approve_shown_plan(row, &person, None).await
+        self.record_approval(row, &person, None).await
     }
 
-    async fn approve_shown_plan(
+    async fn record_approval(
         &self,
         row: &PlanRow,
         person: &person::Person,

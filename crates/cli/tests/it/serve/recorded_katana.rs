@@ -84,8 +84,8 @@ fn recorded_changes_are_read_from_the_text() {
     assert!(!held.to_string().contains("$prefab"), "the tree is not for models: {held}");
     let plan = data["plan_id"].as_str().unwrap();
     let shown = katana.world.run(&["plans", "show", plan]);
-    assert!(shown.stdout.contains("additional_info") && shown.stdout.contains("by Friday"), "{shown}");
-    assert!(!shown.stdout.contains("\"changes\""), "no raw JSON: {shown}");
+    assert!(shown.stdout.contains("+ additional_info  by Friday"), "{shown}");
+    assert!(!shown.stdout.contains("\"actions\""), "no raw JSON: {shown}");
     assert_eq!(katana.world.run(&["approve", plan, "--yes"]).code, Some(0));
     let ran = katana.call("destructive", "modify_purchase_order");
     assert_eq!(ran["content"][0]["text"], "applied", "{ran}");
