@@ -8,6 +8,7 @@
 
 mod golden;
 mod hostile;
+mod original;
 mod seed;
 mod token;
 mod world;
