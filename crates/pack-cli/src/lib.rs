@@ -156,7 +156,7 @@ pub fn place(repo: Option<&Path>, machine: Option<&str>) -> Result<PackEnvironme
     Ok(PackEnvironment {
         machine: machine_id(&machine),
         codex_home: environment::path("CODEX_HOME").map(|path| cwd.join(path)),
-        path: environment::path("PATH").map(PathBuf::into_os_string),
+        variables: environment::all(),
         home,
         pack_home,
         repo,

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use countersign_policy::digest::Digest;
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_policy::words::plural;
 use serde_json::{Map, Value, json};
 
 use super::section;
@@ -260,7 +259,7 @@ impl OverlayProposal {
     }
 }
 
-/// Commits the candidates as overlays on a new branch and goes back to the branch that was checked out.
+/// Commits the candidates as overlays on a new branch, whole or not at all. The branch that is checked out stays so.
 pub fn propose(
     place: &PackEnvironment,
     manifest: &Manifest,
@@ -273,43 +272,28 @@ pub fn propose(
     let git = GitRepo::own(place);
     git.require_repo()?;
     git.require_clean()?;
-    let home = git.branch()?;
     if branch.starts_with('-') || !git.try_run(&["check-ref-format", "--branch", branch])?.0 {
         return Err(Refusal::new(Code::ArgumentsInvalid, format!("`{branch}` is not a branch name"))
             .with("field", "branch")
             .into());
     }
-    git.run(&["checkout", "--quiet", "-b", branch])?;
+    let checkout = git.branch_checkout(branch)?;
     let mut files = Vec::new();
     let mut folders = Vec::new();
     for candidate in &proposal.candidates {
         let module = manifest.module(&candidate.module_id)?;
+        let there = &checkout.place;
         let made =
-            overlay::edit(place, project, module, layer, OverlayKind::Dir, OverlayFill::Sparse, system)?;
+            overlay::edit(there, project, module, layer, OverlayKind::Dir, OverlayFill::Sparse, system)?;
         let path = made.folder.join(&candidate.source);
         system::write_whole(system, &path, &candidate.content)
             .map_err(|error| PackError::io("write", &path, &error))?;
-        files.push(path.strip_prefix(&place.repo).unwrap_or(&path).to_path_buf());
-        folders.push(posix(made.folder.strip_prefix(&place.repo).unwrap_or(&made.folder)));
+        files.push(path.strip_prefix(&there.repo).unwrap_or(&path).to_path_buf());
+        folders.push(posix(made.folder.strip_prefix(&there.repo).unwrap_or(&made.folder)));
     }
     folders.sort();
     folders.dedup();
-    let mut add = vec!["add", "--force", "--"];
-    add.extend(folders.iter().map(String::as_str));
-    git.run(&add)?;
-    let edited = plural(files.len(), "edited file");
-    let message = format!("chore(evolve): propose {layer} overlays for {edited}");
-    let (committed, _, said) = git.try_run(&["commit", "--quiet", "-m", &message])?;
-    let mut warnings = Vec::new();
-    if committed {
-        git.run(&["checkout", "--quiet", &home])?;
-    } else {
-        // The edits are on the branch; only a name and an address are missing, most likely.
-        let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
-        warnings.push(format!(
-            "git could not commit ({line}); the changes are on branch `{branch}`, commit them there"
-        ));
-    }
+    checkout.commit(&folders, "chore(evolve): propose overlay updates")?;
     let text: Vec<String> = files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let reply = PackCommandReply::default()
         .with("created", true)
@@ -319,5 +303,5 @@ pub fn propose(
         .with("files_posix", files.iter().map(|path| posix(path)).collect::<Vec<_>>())
         .with("files", text);
     let reply = reply.with("skipped", proposal.skipped_value()).with("summary", proposal.summary());
-    Ok(reply.with("committed", committed).warn(warnings))
+    Ok(reply.with("committed", true))
 }

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod git;
 mod golden;
 mod hostile;
 mod original;
