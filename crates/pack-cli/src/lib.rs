@@ -119,7 +119,7 @@ fn next_line(refusal: &Refusal) -> Option<String> {
         "run_lock" | "regenerate_lockfile" => "countersign pack lock",
         "init_git_repo" => "git init",
         "commit_or_stash" => "git commit, or git stash",
-        "create_overlay" => "countersign pack overlay edit MODULE_ID",
+        "run_overlay_edit" => "countersign pack overlay edit MODULE_ID",
         "fix_config" => "mend the file that is named",
         "list_snapshots" => "countersign pack snapshots",
         "resolve_import_conflict" => "move away what is in the way, then import again",

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use countersign_policy::refusal::{Code, Refusal};
 
 use crate::error::{PackError, PackResult, shown};
-use crate::place::PackEnvironment;
+use crate::place::{PackEnvironment, posix};
 
 /// A git repository and how to talk about it.
 #[derive(Debug)]
@@ -96,7 +96,12 @@ impl<'a> GitRepo<'a> {
     pub(crate) fn try_run(&self, args: &[&str]) -> PackResult<(bool, String, String)> {
         let output = self.command(args).output().map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound && self.folder.is_dir() {
-                PackError::refused(Code::GitNotFound, "the `git` program was not found")
+                Refusal::new(Code::GitNotFound, "the `git` program was not found")
+                    .with("cwd", shown(&self.folder))
+                    .with("cwd_posix", posix(&self.folder))
+                    .with("args", args.iter().map(|arg| clean(arg)).collect::<Vec<_>>())
+                    .with("hint", "install git, or add its folder to `PATH`")
+                    .into()
             } else {
                 PackError::io("run git in", &self.folder, &error)
             }
@@ -106,16 +111,26 @@ impl<'a> GitRepo<'a> {
     }
 
     /// Refuses unless this folder is the top of a git work tree.
-    pub(crate) fn require_repo(&self) -> PackResult<()> {
+    pub(crate) fn require_repo(&self, command: &str) -> PackResult<()> {
         let (ok, out, _) = self.try_run(&["rev-parse", "--is-inside-work-tree"])?;
         if ok && out.trim() == "true" {
             return Ok(());
         }
         let message = format!("`{}` is not a git repository", shown(&self.folder));
-        Err(Refusal::new(Code::GitRepoRequired, message).with("repo", shown(&self.folder)).into())
+        let hint = "`agentpack init --git` makes it one";
+        Err(self.refused(Code::GitRepoRequired, message, command, hint).into())
     }
 
-    pub(crate) fn require_clean(&self) -> PackResult<()> {
+    /// A refusal of a command that works on this repository.
+    fn refused(&self, code: Code, message: String, command: &str, hint: &str) -> Refusal {
+        Refusal::new(code, message)
+            .with("command", command)
+            .with("repo", shown(&self.folder))
+            .with("repo_posix", posix(&self.folder))
+            .with("hint", hint)
+    }
+
+    pub(crate) fn require_clean(&self, command: &str) -> PackResult<()> {
         let status = self.run(&["status", "--porcelain", "--untracked-files=all"])?;
         match status.lines().next() {
             None => Ok(()),
@@ -124,7 +139,7 @@ impl<'a> GitRepo<'a> {
                     "the config repo has changes that are not committed, such as `{}`",
                     clean(first.trim())
                 );
-                Err(PackError::refused(Code::GitWorktreeDirty, message))
+                Err(self.refused(Code::GitWorktreeDirty, message, command, "commit or stash them").into())
             }
         }
     }
@@ -141,26 +156,26 @@ impl<'a> GitRepo<'a> {
         Ok(BranchCheckout { owner, folder, place, branch: branch.to_owned(), keeps_branch: false })
     }
 
-    pub(crate) fn branch(&self) -> PackResult<String> {
+    pub(crate) fn branch(&self, command: &str) -> PackResult<String> {
         let (ok, out, _) = self.try_run(&["symbolic-ref", "--quiet", "--short", "HEAD"])?;
         if ok {
             Ok(out.trim().to_owned())
         } else {
-            Err(PackError::refused(Code::GitDetachedHead, "the config repo is not on a branch"))
+            let message = "the config repo is not on a branch".to_owned();
+            Err(self.refused(Code::GitDetachedHead, message, command, "check out a branch").into())
         }
     }
 
     /// Refuses if there is no such remote.
-    pub(crate) fn require_remote(&self, name: &str) -> PackResult<()> {
+    pub(crate) fn require_remote(&self, name: &str, command: &str) -> PackResult<()> {
         not_an_option("remote", name)?;
         let remotes = self.run(&["remote"])?;
         if remotes.lines().any(|remote| remote == name) {
             return Ok(());
         }
-        Err(PackError::refused(
-            Code::GitRemoteMissing,
-            format!("the config repo has no remote `{}`", clean(name)),
-        ))
+        let message = format!("the config repo has no remote `{}`", clean(name));
+        let hint = "`agentpack remote set URL` names it";
+        Err(self.refused(Code::GitRemoteMissing, message, command, hint).with("remote", clean(name)).into())
     }
 }
 

@@ -63,12 +63,19 @@ impl SkipReason {
             SkipReason::PatchOverlay => "the module's overlay in this scope is made of patches",
         }
     }
-    const fn next(self) -> &'static str {
+    /// What helps, and why.
+    const fn suggestions(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            SkipReason::Missing => "evolve_restore",
-            SkipReason::MultiModule => "edit_module",
-            SkipReason::Conflicting => "resolve_by_hand",
-            SkipReason::PatchOverlay => "edit_patch",
+            SkipReason::Missing => &[
+                ("agentpack evolve restore", "creates what is missing and overwrites nothing"),
+                ("agentpack deploy --apply", "deploys everything again and writes manifests"),
+            ],
+            SkipReason::MultiModule => &[
+                ("put the section markers back", "they say which module an edit belongs to"),
+                ("give each module a file of its own", "then every edit has one owner"),
+            ],
+            SkipReason::Conflicting => &[("make both edits the same", "one file has one content")],
+            SkipReason::PatchOverlay => &[("edit the patch", "whole files don't mix with patches")],
         }
     }
 }
@@ -81,8 +88,24 @@ pub struct SkippedEdit {
     pub module_ids: Vec<String>,
 }
 
+impl SkippedEdit {
+    /// Commands that create a missing file again.
+    fn next_actions(&self, prefix: &str) -> Value {
+        if self.why != SkipReason::Missing {
+            return json!([]);
+        }
+        let of = match self.module_ids.as_slice() {
+            [only] => format!(" --module-id {only}"),
+            _ => String::new(),
+        };
+        json!([format!("{prefix} evolve restore{of} --yes --json"), format!("{prefix} deploy --apply --yes --json")])
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct OverlayProposal {
+    /// What commands that are suggested begin with.
+    command_prefix: String,
     pub candidates: Vec<OverlayCandidate>,
     pub skipped: Vec<SkippedEdit>,
 }
@@ -94,7 +117,7 @@ pub fn survey_proposal(
     layer: OverlayLayer,
     system: &dyn FileSystem,
 ) -> PackResult<OverlayProposal> {
-    let mut proposal = OverlayProposal::default();
+    let mut proposal = OverlayProposal { command_prefix: survey.command_prefix(), ..OverlayProposal::default() };
     let mut seen: BTreeMap<(String, String), Digest> = BTreeMap::new();
     for change in survey.plan.changes.iter().filter(|change| change.op != FileOp::Delete) {
         let Some(output) = survey.desired.outputs.get(&key(change.target, &change.path)) else {
@@ -117,10 +140,7 @@ pub fn survey_proposal(
             module_ids: ids.clone(),
         };
         if change.op == FileOp::Create {
-            // Never deployed is not missing.
-            if recorded.is_some() {
-                proposal.skipped.push(skip(SkipReason::Missing));
-            }
+            proposal.skipped.push(skip(SkipReason::Missing));
             continue;
         }
         let Some(found) = edits(survey, change, &ids, output.module_ids.len(), system)? else {
@@ -145,6 +165,7 @@ pub fn survey_proposal(
             }
         }
     }
+    proposal.skipped.sort_by(|a, b| (a.why.code(), a.target, &a.path).cmp(&(b.why.code(), b.target, &b.path)));
     Ok(proposal)
 }
 
@@ -237,6 +258,7 @@ impl OverlayProposal {
             "drifted_skipped": self.skipped.len(),
             "skipped_missing": missing,
             "skipped_multi_module": multi,
+            "skipped_read_error": 0,
         })
     }
 
@@ -246,7 +268,10 @@ impl OverlayProposal {
             entry.insert("reason".into(), skipped.why.code().into());
             entry.insert("reason_code".into(), skipped.why.code().into());
             entry.insert("reason_message".into(), skipped.why.message().into());
-            entry.insert("next_actions".into(), json!([skipped.why.next()]));
+            let suggestions = skipped.why.suggestions().iter();
+            let suggestions = suggestions.map(|(action, reason)| json!({"action": action, "reason": reason}));
+            entry.insert("suggestions".into(), suggestions.collect());
+            entry.insert("next_actions".into(), skipped.next_actions(&self.command_prefix));
             entry.insert("target".into(), skipped.target.as_str().into());
             put_path(&mut entry, "path", &skipped.path);
             entry.insert("module_ids".into(), json!(skipped.module_ids));
@@ -270,8 +295,8 @@ pub fn propose(
     system: &dyn FileSystem,
 ) -> PackResult<PackCommandReply> {
     let git = GitRepo::own(place);
-    git.require_repo()?;
-    git.require_clean()?;
+    git.require_repo("evolve propose")?;
+    git.require_clean("evolve propose")?;
     if branch.starts_with('-') || !git.try_run(&["check-ref-format", "--branch", branch])?.0 {
         return Err(Refusal::new(Code::ArgumentsInvalid, format!("`{branch}` is not a branch name"))
             .with("field", "branch")
