@@ -6,7 +6,9 @@
     compare.py --record ORIGINAL    writes the recording anew
 
 Every field the original prints must be there and equal; ours may add some. Prose is ours: where the original
-has a sentence, there must be one. A step with `differs` is done and not compared; it says why.
+has a sentence, there must be one. A failure without a code of its own there (E_UNEXPECTED) may have one here.
+In `scenes.json`, a step with `differs` is done and not compared, and says why; `own` names fields whose content
+is ours: the digests of files whose text is our own, and the head of a patch that creates a file.
 """
 
 import json
@@ -18,12 +20,11 @@ from scene import play
 
 HERE = Path(__file__).parent
 RECORDING = HERE / "recorded.json"
-# Sentences, and what only names a version.
+# Sentences.
 PROSE = {"message", "hint", "reason_message", "suggestions", "notes", "error", "native", "posix"}
-OWN = {"version"}
 
 
-def differences(theirs, ours, where: str = "") -> list[str]:
+def differences(theirs, ours, own: list[str], where: str = "") -> list[str]:
     """Where a value lacks something the original has."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         found = []
@@ -31,7 +32,7 @@ def differences(theirs, ours, where: str = "") -> list[str]:
             place = f"{where}/{name}"
             if name not in ours:
                 found.append(f"{place}: missing; the original has {json.dumps(value)[:200]}")
-            elif place in {f"/{own}" for own in OWN}:
+            elif place == "/version" or name in own or (name == "code" and value == "E_UNEXPECTED"):
                 continue
             elif name in PROSE or place == "/warnings":
                 if bool(value) != bool(ours[name]):
@@ -41,20 +42,21 @@ def differences(theirs, ours, where: str = "") -> list[str]:
                 if not ours[name].startswith(value):
                     found.append(f"{place}: {value!r} is {ours[name]!r} here")
             else:
-                found += differences(value, ours[name], place)
+                found += differences(value, ours[name], own, place)
         return found
     if isinstance(theirs, list) and isinstance(ours, list):
-        if theirs and all(isinstance(item, dict) and "id" in item for item in theirs):
+        # Commands and arguments have names: ours may have more of them.
+        if where.endswith(("/commands", "args")) and all(isinstance(item, dict) for item in theirs):
             known = {item.get("id"): item for item in ours if isinstance(item, dict)}
             return [
                 line
                 for item in theirs
-                for line in differences(item, known.get(item["id"]), f"{where}[{item['id']}]")
+                for line in differences(item, known.get(item["id"]), own, f"{where}[{item['id']}]")
             ]
         if len(theirs) != len(ours):
             return [f"{where}: the original has {json.dumps(theirs)[:300]}, we have {json.dumps(ours)[:300]}"]
         return [
-            line for nth, pair in enumerate(zip(theirs, ours)) for line in differences(*pair, f"{where}/{nth}")
+            line for nth, pair in enumerate(zip(theirs, ours)) for line in differences(*pair, own, f"{where}/{nth}")
         ]
     if theirs != ours:
         return [f"{where}: {json.dumps(theirs)[:300]} is {json.dumps(ours)[:300]} here"]
@@ -64,11 +66,11 @@ def differences(theirs, ours, where: str = "") -> list[str]:
 def compare(scenes: dict, theirs: dict, ours: dict) -> int:
     compared, wrong = 0, 0
     for name, steps in scenes.items():
-        for step, original, own in zip(steps, theirs[name], ours[name]):
+        for step, original, mine in zip(steps, theirs[name], ours[name]):
             if original is None or "differs" in step:
                 continue
             compared += 1
-            found = differences(original, own)
+            found = differences(original, mine, step.get("own", []))
             wrong += bool(found)
             for line in found:
                 print(f"{name}: {step.get('run', step)}: {line}")

@@ -12,6 +12,7 @@ from pathlib import Path
 CHANGING = [
     (re.compile(r"\b\d{19}\b"), "<ID>"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "<TIME>"),
+    (re.compile(r"\b[0-9a-f]{40}\b"), "<COMMIT>"),
     (re.compile(r"\d{8}T\d{6}Z-\d{9}"), "<STAMP>"),
 ]
 

@@ -28,7 +28,10 @@ impl PackRunner<'_> {
         let found =
             self.with_progress("looking around", || import::plan(self.place, &home, &RealFileSystem))?;
         if !apply || self.pack.dry_run || found.is_empty() {
-            let reply = found.reply(self.place, false);
+            let mut reply = found.reply(self.place, false);
+            if apply && !self.pack.dry_run {
+                reply = reply.with("reason", "no_changes");
+            }
             return Ok((show::imported(&reply), reply));
         }
         found.check()?;

@@ -2,6 +2,7 @@
 
 use clap::Args as _;
 use clap_complete::Shell;
+use countersign_pack::explain::ExplainKind;
 use countersign_pack::manifest::Target;
 use countersign_pack::policy::MUTATING;
 use countersign_pack::reply::PackCommandReply;
@@ -75,6 +76,11 @@ pub(crate) fn help(markdown: bool) -> (String, PackCommandReply) {
     found.sort_by(|a, b| a.0.cmp(&b.0));
     let mut commands = Vec::new();
     for (words, command) in &found {
+        if words == "explain" {
+            let kinds = ExplainKind::ALL.iter().map(|kind| format!("explain {kind}"));
+            commands.extend(kinds.map(|words| command_entry(&words, command, &words)));
+            continue;
+        }
         commands.push(command_entry(words, command, words));
         if words == "doctor" {
             // With `--fix` it is another command: it writes.
@@ -120,10 +126,7 @@ const DATA_FIELDS: [(&str, &str); 17] = [
     ("evolve.restore", "restored summary reason"),
     ("explain.plan", "profile targets changes"),
     ("explain.status", "profile targets drift"),
-    (
-        "import",
-        "applied reason? repo repo_posix home_root home_root_posix project plan summary next_actions",
-    ),
+    ("import", "applied reason? repo repo_posix home_root home_root_posix project plan summary next_actions"),
     ("bootstrap", "applied profile targets changes summary snapshot_id? reason?"),
     ("help", "global_args commands mutating_commands notes targets"),
     ("snapshots", "snapshots"),

@@ -10,6 +10,7 @@ use countersign_pack::place::{PackEnvironment, Project};
 use countersign_pack::plan::AdoptPolicy;
 use countersign_pack::reply::PackCommandReply;
 use countersign_pack::repo::{self, ModuleAddition, PullStrategy, StepPreference, WithGit};
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_terminal::environment;
 use countersign_terminal::output::Format;
 use jiff::Timestamp;
@@ -138,6 +139,15 @@ impl PackRunner<'_> {
                     (false, true) => OverlayFill::Materialize,
                     (false, false) => OverlayFill::Whole,
                 };
+                if *kind == OverlayKind::Patch && *materialize {
+                    let message =
+                        "an overlay of patches copies no files: `--materialize` is for `--kind dir`";
+                    return Err(Refusal::new(Code::ConfigInvalid, message)
+                        .with("module_id", id)
+                        .with("scope", scope.as_str())
+                        .with("hint", "leave `--materialize` out")
+                        .into());
+                }
                 let (scope, kind) = (if *project { OverlayLayer::Project } else { *scope }, *kind);
                 let made = self.change(
                     "overlay edit",

@@ -207,8 +207,10 @@ pub fn gaps(survey: &DeploymentSurvey) -> Vec<OperatorGap> {
             let path = root.path.join(&name);
             match std::fs::read_to_string(&path) {
                 Err(_) => missing.push(name),
-                Ok(text) => gaps.extend(version_gap(&text).map(|why| {
-                    OperatorGap { target: root.target, scope, what: format!("{why}: {}", shown(&path)) }
+                Ok(text) => gaps.extend(version_gap(&text).map(|why| OperatorGap {
+                    target: root.target,
+                    scope,
+                    what: format!("{why}: {}", shown(&path)),
                 })),
             }
         }

@@ -91,7 +91,9 @@ fn report(root: &TargetRoot, system: &dyn FileSystem) -> PackResult<Value> {
     let (issue, suggestion) = match (found, writable) {
         (PathStatus::Folder, true) => (None, None),
         (PathStatus::Folder, false) => (Some("not_writable"), Some("make it writable for you".to_owned())),
-        (PathStatus::Missing, _) => (Some("missing"), Some(format!("create directory: mkdir -p {}", shown(&root.path)))),
+        (PathStatus::Missing, _) => {
+            (Some("missing"), Some(format!("create directory: mkdir -p {}", shown(&root.path))))
+        }
         (PathStatus::File(_) | PathStatus::Link | PathStatus::Other, _) => {
             (Some("not_a_directory"), Some("move away what is there".to_owned()))
         }

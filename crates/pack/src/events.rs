@@ -71,7 +71,8 @@ pub fn score(place: &PackEnvironment) -> PackResult<PackCommandReply> {
             empty += 1;
             continue;
         }
-        let mut skip = |why: &str| warnings.push(format!("events.jsonl: line {} is skipped: {why}", number + 1));
+        let mut skip =
+            |why: &str| warnings.push(format!("events.jsonl: line {} is skipped: {why}", number + 1));
         let Ok(value) = serde_json::from_str::<Value>(line) else {
             malformed += 1;
             skip("it is not JSON");

@@ -68,7 +68,13 @@ impl<'a> GitRepo<'a> {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("git");
         command.env_clear().current_dir(&self.folder).stdin(Stdio::null());
-        command.envs(self.place.variables.iter().filter(|(name, _)| !LEFT_OUT.iter().any(|left| name == left)).cloned());
+        command.envs(
+            self.place
+                .variables
+                .iter()
+                .filter(|(name, _)| !LEFT_OUT.iter().any(|left| name == left))
+                .cloned(),
+        );
         command.env("HOME", &self.place.home).env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
         command.env("GIT_OPTIONAL_LOCKS", "0");
         if self.owner == RepoOwner::Foreign {

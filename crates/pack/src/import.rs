@@ -140,7 +140,8 @@ impl ImportPlan {
             reply = reply.with("reason", "dry_run");
         }
         let of_project = self.items.iter().any(|item| item.scope == "project");
-        let profile = if of_project { format!(" --profile project-{}", self.project.id) } else { String::new() };
+        let profile =
+            if of_project { format!(" --profile project-{}", self.project.id) } else { String::new() };
         let next = ["preview --diff --json", "deploy --apply --yes --json"];
         let next = next.map(|command| format!("agentpack{profile} {command}"));
         reply

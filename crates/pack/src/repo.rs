@@ -9,9 +9,7 @@ use crate::doctor::IGNORED;
 use crate::error::{PackError, PackResult};
 use crate::git::{GitRepo, not_an_option};
 use crate::lockfile;
-use crate::manifest::{
-    self, Manifest, Module, ModuleSource, ModuleType, Target, TargetScope, inside_repo,
-};
+use crate::manifest::{self, Manifest, Module, ModuleSource, ModuleType, Target, TargetScope, inside_repo};
 use crate::place::{LOCKFILE, MANIFEST, PackEnvironment};
 use crate::reply::{PackCommandReply, put_path};
 use crate::sources;
@@ -66,7 +64,8 @@ pub fn init(
     if !there {
         write(system, &manifest, manifest_text.unwrap_or(SKELETON))?;
     }
-    let mut reply = PackCommandReply::default().with_path("repo", &place.repo).with_path("manifest", &manifest);
+    let mut reply =
+        PackCommandReply::default().with_path("repo", &place.repo).with_path("manifest", &manifest);
     if git == WithGit::Yes {
         GitRepo::own(place).run(&["init", "--quiet"])?;
         let ignore = place.repo.join(".gitignore");
@@ -213,7 +212,7 @@ pub fn update(
     }
     warnings.dedup();
     let reply = PackCommandReply::default().with_path("lockfile", &place.repo.join(LOCKFILE));
-    let reply = reply.with("git_modules_fetched", fetched);
+    let reply = reply.with("git_modules_fetched", fetched.unwrap_or(json!(0)));
     Ok(reply.with_path("store", &place.pack_home.join("cache")).with("steps", steps).warn(warnings))
 }
 

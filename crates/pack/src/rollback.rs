@@ -198,8 +198,8 @@ fn state_before(
     system: &dyn FileSystem,
 ) -> RollbackGoal {
     let blob = snapshot::backup_blob(snapshots, &snapshot.id, &change.target, &change.path);
-    let is_lost = change.op.starts_with("rollback_")
-        && matches!(system.path_status(&blob), Ok(PathStatus::Missing));
+    let is_lost =
+        change.op.starts_with("rollback_") && matches!(system.path_status(&blob), Ok(PathStatus::Missing));
     match change.before_sha256.as_deref().and_then(|hex| hex.parse().ok()) {
         Some(digest) if !is_lost => RollbackGoal::Content(digest, blob),
         Some(_) | None => RollbackGoal::Gone,

@@ -48,7 +48,8 @@ pub fn drift(
     let mut found = Vec::new();
     let has_records = survey.actual.records.iter().any(Option::is_some);
     if !has_records {
-        warnings.push("no target has a manifest yet: files are compared with what should be deployed".to_owned());
+        warnings
+            .push("no target has a manifest yet: files are compared with what should be deployed".to_owned());
     }
     for (index, (root, record)) in survey.desired.roots.iter().zip(&survey.actual.records).enumerate() {
         let wanted = survey

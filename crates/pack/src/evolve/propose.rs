@@ -98,7 +98,10 @@ impl SkippedEdit {
             [only] => format!(" --module-id {only}"),
             _ => String::new(),
         };
-        json!([format!("{prefix} evolve restore{of} --yes --json"), format!("{prefix} deploy --apply --yes --json")])
+        json!([
+            format!("{prefix} evolve restore{of} --yes --json"),
+            format!("{prefix} deploy --apply --yes --json")
+        ])
     }
 }
 
@@ -117,7 +120,8 @@ pub fn survey_proposal(
     layer: OverlayLayer,
     system: &dyn FileSystem,
 ) -> PackResult<OverlayProposal> {
-    let mut proposal = OverlayProposal { command_prefix: survey.command_prefix(), ..OverlayProposal::default() };
+    let mut proposal =
+        OverlayProposal { command_prefix: survey.command_prefix(), ..OverlayProposal::default() };
     let mut seen: BTreeMap<(String, String), Digest> = BTreeMap::new();
     for change in survey.plan.changes.iter().filter(|change| change.op != FileOp::Delete) {
         let Some(output) = survey.desired.outputs.get(&key(change.target, &change.path)) else {
@@ -165,7 +169,9 @@ pub fn survey_proposal(
             }
         }
     }
-    proposal.skipped.sort_by(|a, b| (a.why.code(), a.target, &a.path).cmp(&(b.why.code(), b.target, &b.path)));
+    proposal
+        .skipped
+        .sort_by(|a, b| (a.why.code(), a.target, &a.path).cmp(&(b.why.code(), b.target, &b.path)));
     Ok(proposal)
 }
 

@@ -136,8 +136,7 @@ pub fn dry_reply(
 ) -> PackCommandReply {
     let reason = if missing.is_empty() { "no_missing" } else { "dry_run" };
     let existing = existing(survey, missing, module_id);
-    let summary =
-        json!({"missing": missing.len(), "restored": 0, "skipped_existing": existing, "skipped_read_error": 0});
+    let summary = json!({"missing": missing.len(), "restored": 0, "skipped_existing": existing, "skipped_read_error": 0});
     let files: Vec<Value> = missing.iter().map(value).collect();
     PackCommandReply::default()
         .with("restored", files.clone())

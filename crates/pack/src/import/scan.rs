@@ -169,7 +169,14 @@ impl ScanLocation<'_> {
         let base = of_project.is_none().then(|| "base".to_owned());
         let tags = base.into_iter().chain(["imported".to_owned(), scope.to_owned()]).chain(of_project);
         let tags = tags.chain(targets.iter().map(|target| (*target).to_owned())).collect();
-        let module = module(self.kind, format!("{}:{}", self.kind, name.to_lowercase()), tags, targets, &dest, self.place);
+        let module = module(
+            self.kind,
+            format!("{}:{}", self.kind, name.to_lowercase()),
+            tags,
+            targets,
+            &dest,
+            self.place,
+        );
         let mut item = ImportItem {
             op: ImportOp::Create,
             module,

@@ -42,7 +42,10 @@ pub fn audit(place: &PackEnvironment) -> PackResult<PackCommandReply> {
             let bytes: u64 = pack.file_manifest.iter().map(|file| file.bytes).sum();
             let mut facts = Map::new();
             put_path(&mut facts, "lockfile_path", &org_lockfile(place));
-            facts.insert("source".into(), json!(pack.source));
+            facts.insert(
+                "source".into(),
+                json!({"git": pack.source.git, "local_path": pack.source.local_path}),
+            );
             facts.insert("resolved_source".into(), pack.resolved_source);
             facts.insert("resolved_version".into(), pack.resolved_version.into());
             facts.insert("sha256".into(), pack.sha256.into());

@@ -6,7 +6,7 @@ use std::path::Path;
 use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
-use super::{CONFIG, MUTATING, ORG_LOCKFILE, OrgPolicy, read_lock, remote_name};
+use super::{CONFIG, MUTATING, ORG_LOCKFILE, OrgPolicy, org_lockfile, read_lock, remote_name};
 use crate::error::PackResult;
 use crate::manifest::{Manifest, ModuleSource, ModuleType};
 use crate::place::{LOCKFILE, MANIFEST, PackEnvironment};
@@ -72,7 +72,8 @@ pub fn lint(place: &PackEnvironment) -> PackResult<PackCommandReply> {
     let mut data = Map::new();
     put_path(&mut data, "root", &place.repo);
     data.insert("summary".into(), found.summary());
-    let text = |issue: &Value, name: &str| issue.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |issue: &Value, name: &str| issue.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     found.issues.sort_by_key(|issue| (text(issue, "path"), text(issue, "rule")));
     if found.issues.is_empty() {
         return Ok(PackCommandReply::new(data).with("issues", Value::Array(found.issues)));
@@ -133,7 +134,12 @@ fn skill(path: &str, text: &str, found: &mut LintFindings) {
     let missing: Vec<&str> = ["name", "description"].into_iter().filter(|name| !said(name)).collect();
     if !missing.is_empty() {
         let message = format!("`{path}` must open with front matter that has `name` and `description`");
-        found.add("skill_frontmatter", path, message, json!({"missing": missing, "required_fields": ["name", "description"]}));
+        found.add(
+            "skill_frontmatter",
+            path,
+            message,
+            json!({"missing": missing, "required_fields": ["name", "description"]}),
+        );
     }
 }
 
@@ -175,7 +181,8 @@ fn unguarded(line: &str) -> Option<&'static str> {
 
 fn distribution(org: &OrgPolicy, manifest: &Manifest, found: &mut LintFindings) {
     let required = &org.distribution_policy.required_targets;
-    let missing: Vec<&String> = required.iter().filter(|name| !manifest.targets.contains_key(*name)).collect();
+    let missing: Vec<&String> =
+        required.iter().filter(|name| !manifest.targets.contains_key(*name)).collect();
     if !missing.is_empty() {
         let message = format!("required targets are not configured in `{MANIFEST}`");
         let details = json!({"required": required, "missing": missing});
@@ -238,7 +245,8 @@ fn locked_modules(org: &OrgPolicy, manifest: &Manifest, place: &PackEnvironment,
     };
     for (module, git) in from_git {
         let pinned = lock.module(&module.id);
-        let url = pinned.and_then(|locked| locked.resolved_source.pointer("/git/url")).and_then(Value::as_str);
+        let url =
+            pinned.and_then(|locked| locked.resolved_source.pointer("/git/url")).and_then(Value::as_str);
         let (rule, why, details) = match (pinned, url) {
             (None, _) => {
                 ("supply_chain_lockfile_missing_module", "is not pinned", json!({"module_id": module.id}))
@@ -265,13 +273,14 @@ fn pinned(org: &OrgPolicy, place: &PackEnvironment, found: &mut LintFindings) ->
     let source = match ModuleSource::parse(&pack.source) {
         Ok(source) => source,
         Err(stop) => {
-            let details = json!({"field": "policy_pack.source", "value": pack.source, "error": stop.to_string()});
+            let details =
+                json!({"field": "policy_pack.source", "value": pack.source, "error": stop.to_string()});
             found.add("policy_config", CONFIG, stop.to_string(), details);
             return Ok(());
         }
     };
-    let mut say =
-        |why: &str| found.add("policy_pack_lock", ORG_LOCKFILE, why, json!({"source": pack.source}));
+    let details = json!({"source": pack.source, "path": org_lockfile(place)});
+    let mut say = |why: &str| found.add("policy_pack_lock", ORG_LOCKFILE, why, details.clone());
     match read_lock(place) {
         Ok(None) => say("the policy pack is not pinned: `policy lock` pins it"),
         Err(stop) => say(&stop.to_string()),

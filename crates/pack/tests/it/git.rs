@@ -68,14 +68,19 @@ fn git_gets_the_users_environment() {
 #[tokio::test]
 async fn a_proposal_has_the_author_of_the_environment() {
     let world = edited().await;
-    let name = |who: &'static str| [(format!("GIT_{who}_NAME"), "Ada"), (format!("GIT_{who}_EMAIL"), "a@b.c")];
+    let name =
+        |who: &'static str| [(format!("GIT_{who}_NAME"), "Ada"), (format!("GIT_{who}_EMAIL"), "a@b.c")];
     let variables: Vec<(String, &str)> = ["AUTHOR", "COMMITTER"].into_iter().flat_map(name).collect();
-    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let tools = world.server_at(with_variables(&world, &variables)).await;
     let proposed = call(&tools, "evolve_propose", json!({"yes": true, "branch": "evolve/mine"})).await;
     assert_eq!(proposed["data"]["committed"], true, "{proposed:#}");
     let run = |args: &[&str]| git(&world.path("repo"), &world.path("home"), args);
-    assert_eq!(run(&["log", "-1", "--format=%an %s", "evolve/mine"]).trim(), "Ada chore(evolve): propose overlay updates");
+    assert_eq!(
+        run(&["log", "-1", "--format=%an %s", "evolve/mine"]).trim(),
+        "Ada chore(evolve): propose overlay updates"
+    );
     assert_eq!(run(&["worktree", "list", "--porcelain"]).matches("worktree ").count(), 1);
 }
 
@@ -87,8 +92,14 @@ async fn a_proposal_that_can_not_be_committed_leaves_nothing() {
     assert_eq!(code(&refused), "E_GIT_FAILED", "{refused:#}");
     let run = |args: &[&str]| git(&world.path("repo"), &world.path("home"), args);
     assert_eq!(run(&["branch", "--format=%(refname:short)"]).trim(), "main");
-    assert_eq!((run(&["branch", "--show-current"]).trim(), run(&["status", "--porcelain"]).as_str()), ("main", ""));
+    assert_eq!(
+        (run(&["branch", "--show-current"]).trim(), run(&["status", "--porcelain"]).as_str()),
+        ("main", "")
+    );
     assert_eq!(run(&["worktree", "list", "--porcelain"]).matches("worktree ").count(), 1);
     let state: Vec<_> = std::fs::read_dir(world.path("pack/state")).unwrap().flatten().collect();
-    assert!(!state.iter().any(|entry| entry.file_name().to_string_lossy().starts_with("checkout-")), "{state:?}");
+    assert!(
+        !state.iter().any(|entry| entry.file_name().to_string_lossy().starts_with("checkout-")),
+        "{state:?}"
+    );
 }

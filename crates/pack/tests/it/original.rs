@@ -32,7 +32,8 @@ fn original_deploy(world: &World, id: &str, text: &str) {
         let blob: String = sha(path).chars().take(16).collect();
         let before = std::fs::read_to_string(path).ok();
         let backup = format!("pack/state/snapshots/{id}/backup/codex/{blob}");
-        let mut change = json!({"target": "codex", "op": "create", "path": path, "after_sha256": sha(&after)});
+        let mut change =
+            json!({"target": "codex", "op": "create", "path": path, "after_sha256": sha(&after)});
         if let Some(before) = before {
             world.write(&backup, &before);
             change["op"] = "update".into();
@@ -86,8 +87,7 @@ async fn mixed_chains_of_deploys_roll_back_in_any_order() {
         let back = call(&tools, "rollback", json!({"to": to, "yes": true})).await;
         assert_eq!((&back["ok"], world.read(FILE).as_str()), (&json!(true), text), "{to}: {back:#}");
         let record: Value = serde_json::from_str(&world.read(RECORD)).unwrap();
-        let file =
-            json!({"path": "AGENTS.md", "sha256": sha(text), "module_ids": ["instructions:base"]});
+        let file = json!({"path": "AGENTS.md", "sha256": sha(text), "module_ids": ["instructions:base"]});
         assert_eq!(record["managed_files"], json!([file]), "{to}");
     }
     call(&tools, "rollback", json!({"to": "initial", "yes": true})).await;
