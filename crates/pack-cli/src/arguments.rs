@@ -375,8 +375,10 @@ impl PackArgs {
     pub fn name(&self) -> CommandName {
         match &self.command {
             PackCommand::Init { .. } => CommandName::new("init", "init"),
-            PackCommand::Import { apply: true, .. } => CommandName::new("import", "import --apply"),
-            PackCommand::Import { apply: false, .. } => CommandName::new("import", "import"),
+            PackCommand::Import { apply: true, .. } if !self.dry_run => {
+                CommandName::new("import", "import --apply")
+            }
+            PackCommand::Import { .. } => CommandName::new("import", "import"),
             PackCommand::Bootstrap { .. } => CommandName::new("bootstrap", "bootstrap"),
             PackCommand::Snapshots => CommandName::new("snapshots", "snapshots"),
             PackCommand::Policy { policy: PackPolicyCommand::Lint } => {
@@ -396,8 +398,10 @@ impl PackArgs {
             PackCommand::Preview { .. } => CommandName::new("preview", "preview"),
             PackCommand::Plan => CommandName::new("plan", "plan"),
             PackCommand::Diff => CommandName::new("diff", "diff"),
-            PackCommand::Deploy { apply: true, .. } => CommandName::new("deploy", "deploy --apply"),
-            PackCommand::Deploy { apply: false, .. } => CommandName::new("deploy", "deploy"),
+            PackCommand::Deploy { apply: true, .. } if !self.dry_run => {
+                CommandName::new("deploy", "deploy --apply")
+            }
+            PackCommand::Deploy { .. } => CommandName::new("deploy", "deploy"),
             PackCommand::Status { .. } => CommandName::new("status", "status"),
             PackCommand::Doctor { fix: true } => CommandName::new("doctor", "doctor --fix"),
             PackCommand::Doctor { fix: false } => CommandName::new("doctor", "doctor"),

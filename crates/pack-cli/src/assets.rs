@@ -28,7 +28,10 @@ impl PackRunner<'_> {
         let found =
             self.with_progress("looking around", || import::plan(self.place, &home, &RealFileSystem))?;
         if !apply || self.pack.dry_run || found.is_empty() {
-            let reply = found.reply(self.place, false);
+            let mut reply = found.reply(self.place, false);
+            if apply && !self.pack.dry_run {
+                reply = reply.with("reason", "no_changes");
+            }
             return Ok((show::imported(&reply), reply));
         }
         found.check()?;
@@ -55,7 +58,7 @@ impl PackRunner<'_> {
         if self.pack.dry_run || !deploy::is_needed(&survey) {
             let reason = if self.pack.dry_run { "dry_run" } else { "no_changes" };
             let shown = show::diffs(&diff::diffs(&survey, &RealFileSystem)?) + &shown;
-            return Ok((shown, unapplied(&survey, reason)));
+            return Ok((shown, unapplied(&survey, reason).with("scope", scope.as_str())));
         }
         survey.plan.check_adopt(adopt)?;
         if self.asks_here() {
@@ -75,11 +78,12 @@ impl PackRunner<'_> {
         let survey = self.operator_survey(scope)?;
         survey.plan.check_adopt(adopt)?;
         if !deploy::is_needed(&survey) {
-            return Ok(unapplied(&survey, "no_changes"));
+            return Ok(unapplied(&survey, "no_changes").with("scope", scope.as_str()));
         }
-        self.apply("bootstrap", adopt, survey.plan, move |place, selection| {
+        let applied = self.apply("bootstrap", adopt, survey.plan, move |place, selection| {
             bootstrap::survey(place, selection, scope, &RealFileSystem, Timestamp::now())
-        })
+        })?;
+        Ok(applied.with("scope", scope.as_str()))
     }
 
     pub(crate) fn policy(&self, policy: PackPolicyCommand) -> PackCommandResult {

@@ -281,7 +281,7 @@ impl PackRunner<'_> {
         let survey = self.survey()?;
         let found =
             evolve::survey_proposal(self.place, &survey, module_id.as_deref(), layer, &RealFileSystem)?;
-        let reason = if self.pack.dry_run { Some("dry_run") } else { found.nothing() };
+        let reason = found.nothing().or(self.pack.dry_run.then_some("dry_run"));
         if let Some(reason) = reason {
             let reply = found.reply(reason);
             return Ok((show::proposal(&reply), reply));
@@ -297,9 +297,10 @@ impl PackRunner<'_> {
     }
 
     fn restore(&self, module_id: Option<String>) -> PackCommandResult {
-        let missing = evolve::missing(&self.survey()?, module_id.as_deref());
+        let found = self.survey()?;
+        let missing = evolve::missing(&found, module_id.as_deref());
         if self.pack.dry_run || missing.is_empty() {
-            let reply = evolve::dry_reply(&missing);
+            let reply = evolve::dry_reply(&found, &missing, module_id.as_deref());
             return Ok((show::restoring(&reply), reply));
         }
         self.agreed("evolve restore", PromptMode::AtTerminal, "Create the missing files again?")?;
@@ -307,7 +308,8 @@ impl PackRunner<'_> {
         let reply = self.governed("evolve_restore", json!({"module_id": module_id}), move |_| {
             let (_lock, _) = lock::acquire(&place)?;
             let survey = survey(&place, &selection, &RealFileSystem, Timestamp::now())?;
-            evolve::restore(&survey, &evolve::missing(&survey, module_id.as_deref()), &RealFileSystem)
+            let missing = evolve::missing(&survey, module_id.as_deref());
+            evolve::restore(&survey, &missing, module_id.as_deref(), &RealFileSystem)
         })?;
         Ok((show::restoring(&reply), reply))
     }

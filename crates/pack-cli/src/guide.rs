@@ -18,9 +18,12 @@ pub(crate) struct GuidedInitChoices {
 pub(crate) fn ask(voice: OutputSettings) -> PackResult<GuidedInitChoices> {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if voice.format == Format::Json || !terminal {
-        return Err(
-            Refusal::new(Code::TtyRequired, "`init --guided` asks questions and needs a terminal").into()
-        );
+        let message = "`init --guided` asks questions and needs a terminal";
+        return Err(Refusal::new(Code::TtyRequired, message)
+            .with("stdin_is_terminal", std::io::stdin().is_terminal())
+            .with("stdout_is_terminal", std::io::stdout().is_terminal())
+            .with("hint", "run it in a terminal, or leave `--guided` out")
+            .into());
     }
     let names: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
     let targets = until(voice, &format!("Targets, of {}", names.join(", ")), "codex,claude_code", targets)?;

@@ -119,7 +119,7 @@ fn next_line(refusal: &Refusal) -> Option<String> {
         "run_lock" | "regenerate_lockfile" => "countersign pack lock",
         "init_git_repo" => "git init",
         "commit_or_stash" => "git commit, or git stash",
-        "create_overlay" => "countersign pack overlay edit MODULE_ID",
+        "run_overlay_edit" => "countersign pack overlay edit MODULE_ID",
         "fix_config" => "mend the file that is named",
         "list_snapshots" => "countersign pack snapshots",
         "resolve_import_conflict" => "move away what is in the way, then import again",
@@ -156,7 +156,7 @@ pub fn place(repo: Option<&Path>, machine: Option<&str>) -> Result<PackEnvironme
     Ok(PackEnvironment {
         machine: machine_id(&machine),
         codex_home: environment::path("CODEX_HOME").map(|path| cwd.join(path)),
-        path: environment::path("PATH").map(PathBuf::into_os_string),
+        variables: environment::all(),
         home,
         pack_home,
         repo,

@@ -2,14 +2,15 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use countersign_pack::error::{PackError, PackResult};
+use countersign_pack::error::{PackError, PackResult, shown};
 use countersign_pack::events;
 use countersign_pack::manifest::{Manifest, TargetScope};
-use countersign_pack::overlay::{self, OverlayFill, OverlayLayer, RebaseSparsity};
+use countersign_pack::overlay::{self, OverlayFill, OverlayKind, OverlayLayer, RebaseSparsity};
 use countersign_pack::place::{PackEnvironment, Project};
 use countersign_pack::plan::AdoptPolicy;
 use countersign_pack::reply::PackCommandReply;
 use countersign_pack::repo::{self, ModuleAddition, PullStrategy, StepPreference, WithGit};
+use countersign_policy::refusal::{Code, Refusal};
 use countersign_terminal::environment;
 use countersign_terminal::output::Format;
 use jiff::Timestamp;
@@ -122,21 +123,31 @@ impl PackRunner<'_> {
         let (manifest, _) = Manifest::load(self.place)?;
         let here = Project::at(&self.place.project_root());
         let (place, id) = (self.place.clone(), overlay.module_id().to_owned());
+        if let OverlayCommand::Path { scope, .. } = overlay {
+            // A path is a path, whether or not the module is there.
+            let folder = overlay::folder(self.place, &here, *scope, &id);
+            let reply = PackCommandReply::default().with("module_id", id).with("scope", scope.as_str());
+            let reply = reply.with_path("overlay_dir", &folder);
+            return Ok((show::overlay(&reply), reply));
+        }
         let module = manifest.module(&id)?.clone();
         let reply = match overlay {
-            OverlayCommand::Path { scope, .. } => {
-                let folder = overlay::folder(self.place, &here, *scope, &id);
-                PackCommandReply::default()
-                    .with("module_id", id)
-                    .with("scope", scope.as_str())
-                    .with_path("overlay_dir", &folder)
-            }
+            OverlayCommand::Path { .. } => PackCommandReply::default(),
             OverlayCommand::Edit { scope, kind, sparse, materialize, project, .. } => {
                 let fill = match (sparse, materialize) {
                     (true, _) => OverlayFill::Sparse,
                     (false, true) => OverlayFill::Materialize,
                     (false, false) => OverlayFill::Whole,
                 };
+                if *kind == OverlayKind::Patch && *materialize {
+                    let message =
+                        "an overlay of patches copies no files: `--materialize` is for `--kind dir`";
+                    return Err(Refusal::new(Code::ConfigInvalid, message)
+                        .with("module_id", id)
+                        .with("scope", scope.as_str())
+                        .with("hint", "leave `--materialize` out")
+                        .into());
+                }
                 let (scope, kind) = (if *project { OverlayLayer::Project } else { *scope }, *kind);
                 let made = self.change(
                     "overlay edit",
@@ -147,8 +158,19 @@ impl PackRunner<'_> {
                         let made = overlay::edit(&place, &here, &module, scope, kind, fill, system)?;
                         let reply =
                             PackCommandReply::default().with("module_id", id).with("scope", scope.as_str());
-                        let reply =
-                            reply.with_path("overlay_dir", &made.folder).with("created", made.created);
+                        let machine = (scope == OverlayLayer::Machine).then_some(place.machine);
+                        let project = (scope == OverlayLayer::Project).then_some(here.id);
+                        let patches = made.folder.join(".agentpack").join("patches");
+                        let patches = (kind == OverlayKind::Patch).then(|| shown(&patches));
+                        let reply = reply
+                            .with_path("overlay_dir", &made.folder)
+                            .with("created", made.created)
+                            .with("sparse", fill == OverlayFill::Sparse)
+                            .with("materialized", fill == OverlayFill::Materialize)
+                            .with("machine_id", machine)
+                            .with("project", project.is_some())
+                            .with("project_id", project)
+                            .with("patches_dir", patches);
                         Ok(reply.with("copied", made.copied).with("overlay_kind", kind.as_str()))
                     },
                 )?;
@@ -168,11 +190,25 @@ impl PackRunner<'_> {
                         let reply =
                             PackCommandReply::default().with("module_id", id).with("scope", scope.as_str());
                         let reply =
-                            reply.with_path("overlay_dir", &done.folder).with("updated", done.updated);
+                            reply.with_path("overlay_dir", &done.folder).with("updated", done.updated.clone());
+                        let lists =
+                            [&done.updated, &done.deleted, &done.unchanged, &done.conflicts].map(Vec::len);
+                        let report = json!({
+                            "updated": done.updated, "deleted": done.deleted, "skipped": done.unchanged,
+                            "conflicts": done.conflicts,
+                            "summary": {
+                                "processed_files": lists.iter().sum::<usize>(), "updated_files": done.updated.len(),
+                                "deleted_files": done.deleted.len(), "skipped_files": done.unchanged.len(),
+                                "conflict_files": done.conflicts.len(),
+                            },
+                        });
                         Ok(reply
                             .with("deleted", done.deleted)
                             .with("unchanged", done.unchanged)
-                            .with("conflicts", done.conflicts))
+                            .with("conflicts", done.conflicts)
+                            .with("report", report)
+                            .with("dry_run", false)
+                            .with("sparsify", sparsity == RebaseSparsity::Sparsify))
                     },
                 )?
             }

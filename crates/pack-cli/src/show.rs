@@ -316,7 +316,9 @@ pub(crate) fn audited(reply: &PackCommandReply) -> String {
     let list = |name: &str| {
         reply.data.get("change_summary").and_then(|all| all.get(name)).and_then(Value::as_array).map(Vec::len)
     };
-    if let (Some(added), Some(removed), Some(changed)) = (list("added"), list("removed"), list("changed")) {
+    if let (Some(added), Some(removed), Some(changed)) =
+        (list("modules_added"), list("modules_removed"), list("modules_changed"))
+    {
         text.push_str(&format!(
             "\nSince the commit before: {added} added, {removed} removed, {changed} changed.\n"
         ));

@@ -91,7 +91,7 @@ fn prepare(room: &Path, files: usize) -> PackEnvironment {
         codex_home: None,
         cwd: room.join("project"),
         machine: "bench".into(),
-        path: None,
+        variables: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use countersign_policy::digest::Digest;
 use crate::actual_state;
 use crate::desired_state::{self, OutputFile, ProfileSelection, key};
 use crate::digests::DigestCache;
-use crate::error::PackResult;
+use crate::error::{PackResult, shown};
 use crate::manifest::{Manifest, Target, TargetScope};
 use crate::place::{PackEnvironment, Project};
 use crate::plan;
@@ -178,16 +178,63 @@ pub fn survey(
     })
 }
 
-/// Whether operator assets that were installed are those of another version.
-pub(crate) fn is_outdated(survey: &DeploymentSurvey) -> bool {
-    survey.actual.kept.iter().any(|((target, path), owners)| {
-        let Some(root) = survey.desired.root_of(*target, path).filter(|_| is_operator(owners)) else {
-            return false;
-        };
-        let recorded = survey.actual.managed.get(&key(*target, path)).copied().flatten();
-        let current = assets(root).into_iter().find(|(name, _)| root.path.join(name) == **path);
-        current.is_none_or(|(_, text)| recorded != Some(Digest::plain(text.as_bytes())))
-    })
+/// Operator assets that a folder lacks, or has of another version.
+#[derive(Debug)]
+pub struct OperatorGap {
+    target: Target,
+    scope: TargetScope,
+    what: String,
+}
+
+impl OperatorGap {
+    pub fn warning(&self) -> String {
+        format!("operator assets {} ({}/{}); run: {}", self.what, self.target, self.scope, self.command())
+    }
+
+    pub fn command(&self) -> String {
+        format!("agentpack --target {} bootstrap --scope {}", self.target, self.scope)
+    }
+}
+
+/// What `bootstrap` would bring, folder by folder.
+pub fn gaps(survey: &DeploymentSurvey) -> Vec<OperatorGap> {
+    let mut gaps = Vec::new();
+    for root in &survey.desired.roots {
+        let project = root.base == survey.project.root;
+        let scope = if project { TargetScope::Project } else { TargetScope::User };
+        let mut missing = Vec::new();
+        for (name, _) in assets(root) {
+            let path = root.path.join(&name);
+            match std::fs::read_to_string(&path) {
+                Err(_) => missing.push(name),
+                Ok(text) => gaps.extend(version_gap(&text).map(|why| OperatorGap {
+                    target: root.target,
+                    scope,
+                    what: format!("{why}: {}", shown(&path)),
+                })),
+            }
+        }
+        if !missing.is_empty() {
+            let what = if root.path.is_dir() {
+                format!("incomplete: `{}` lacks {}", shown(&root.path), missing.join(", "))
+            } else {
+                format!("missing: {}", shown(&root.path))
+            };
+            gaps.push(OperatorGap { target: root.target, scope, what });
+        }
+    }
+    gaps
+}
+
+/// What is wrong with the version an asset names, if anything is.
+fn version_gap(text: &str) -> Option<String> {
+    let named = text.lines().find_map(|line| line.split_once("agentpack_version:"));
+    let version = named.map(|(_, rest)| rest.trim().trim_end_matches("-->").trim().trim_matches(['"', '\'']));
+    match version {
+        None => Some("name no version".to_owned()),
+        Some(env!("CARGO_PKG_VERSION")) => None,
+        Some(other) => Some(format!("are of version {other}")),
+    }
 }
 
 /// Whether a file of a manifest is an operator asset.

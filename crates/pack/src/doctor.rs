@@ -1,11 +1,13 @@
 //! Checks the folders assets are deployed to: they exist, are writable and are not committed by accident. `fix` only adds a line to a
 //! `.gitignore`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use crate::error::{PackError, PackResult, shown};
+use crate::overlay;
 use crate::place::PackEnvironment;
 use crate::reply::{PackCommandReply, put_path};
 use crate::survey::DeploymentSurvey;
@@ -40,40 +42,47 @@ pub fn doctor(
     repositories.sort();
     repositories.dedup();
     let mut fixes = Vec::new();
+    let mut needs_fix = false;
     for repository in repositories {
         let path = repository.join(".gitignore");
         let bytes = system::read_if_there(system, &path, 16 * 1024 * 1024)
             .map_err(|error| PackError::io("read", &path, &error))?;
         let mut text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
         let ignored = text.lines().any(|line| line.trim().trim_start_matches('/') == IGNORED);
+        needs_fix |= !ignored;
         if !ignored && mend == RepairMode::Look {
             warnings.push(format!(
                 "git in `{}` does not ignore `{IGNORED}`; `doctor --fix` adds the line",
                 shown(&repository)
             ));
         }
-        if mend == RepairMode::Fix {
-            if !ignored {
-                if !text.is_empty() && !text.ends_with('\n') {
-                    text.push('\n');
-                }
-                text.push_str(&format!("{IGNORED}\n"));
-                system::write_whole(system, &path, text.as_bytes())
-                    .map_err(|error| PackError::io("write", &path, &error))?;
+        if mend == RepairMode::Fix && !ignored {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
             }
+            text.push_str(&format!("{IGNORED}\n"));
+            system::write_whole(system, &path, text.as_bytes())
+                .map_err(|error| PackError::io("write", &path, &error))?;
             let mut fix = Map::new();
             put_path(&mut fix, "repo_root", &repository);
             put_path(&mut fix, "gitignore_path", &path);
-            fix.insert("updated".into(), (!ignored).into());
+            fix.insert("updated".into(), true.into());
             fixes.push(Value::Object(fix));
         }
     }
-    let mut reply =
-        PackCommandReply::default().with("machine_id", place.machine.as_str()).with("roots", reports);
-    if mend == RepairMode::Fix {
-        reply = reply.with("gitignore_fixes", fixes);
+    warnings.extend(overlay::drift_warnings(place, &survey.project, system)?);
+    let mut actions: BTreeSet<String> = BTreeSet::new();
+    if needs_fix && mend == RepairMode::Look {
+        actions.insert(format!("{} doctor --fix --yes --json", survey.command_prefix()));
     }
-    Ok(reply.warn(warnings))
+    let folders = reports.iter().filter_map(|report| report.get("suggestion").and_then(Value::as_str));
+    actions.extend(folders.filter_map(|suggestion| Some(suggestion.split_once(": ")?.1.to_owned())));
+    Ok(PackCommandReply::default()
+        .with("machine_id", place.machine.as_str())
+        .with("roots", reports)
+        .with("gitignore_fixes", fixes)
+        .with("next_actions", actions.into_iter().collect::<Vec<_>>())
+        .warn(warnings))
 }
 
 fn report(root: &TargetRoot, system: &dyn FileSystem) -> PackResult<Value> {
@@ -82,7 +91,9 @@ fn report(root: &TargetRoot, system: &dyn FileSystem) -> PackResult<Value> {
     let (issue, suggestion) = match (found, writable) {
         (PathStatus::Folder, true) => (None, None),
         (PathStatus::Folder, false) => (Some("not_writable"), Some("make it writable for you".to_owned())),
-        (PathStatus::Missing, _) => (Some("missing"), Some(format!("mkdir -p {}", shown(&root.path)))),
+        (PathStatus::Missing, _) => {
+            (Some("missing"), Some(format!("create directory: mkdir -p {}", shown(&root.path))))
+        }
         (PathStatus::File(_) | PathStatus::Link | PathStatus::Other, _) => {
             (Some("not_a_directory"), Some("move away what is there".to_owned()))
         }
@@ -94,9 +105,7 @@ fn report(root: &TargetRoot, system: &dyn FileSystem) -> PackResult<Value> {
     report.insert("writable".into(), writable.into());
     report.insert("scan_extras".into(), (root.extras == ExtraFiles::Reported).into());
     report.insert("issues".into(), issue.into_iter().map(Value::from).collect());
-    if let Some(suggestion) = suggestion {
-        report.insert("suggestion".into(), suggestion.into());
-    }
+    report.insert("suggestion".into(), suggestion.into());
     Ok(Value::Object(report))
 }
 

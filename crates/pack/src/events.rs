@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_policy::words::plural;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -50,7 +49,11 @@ pub fn record(place: &PackEnvironment, text: &str, now: Timestamp) -> PackResult
     }
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path).map_err(io)?;
     file.write_all(format!("{}\n", Value::Object(line)).as_bytes()).map_err(io)?;
-    Ok(PackCommandReply::default().with_path("path", &path).with("recorded", true))
+    Ok(PackCommandReply::default()
+        .with_path("path", &path)
+        .with("recorded", true)
+        .with("recorded_at", now.to_string())
+        .with("machine_id", place.machine.as_str()))
 }
 
 pub fn score(place: &PackEnvironment) -> PackResult<PackCommandReply> {
@@ -60,15 +63,29 @@ pub fn score(place: &PackEnvironment) -> PackResult<PackCommandReply> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(PackError::io("read", &path, &error)),
     };
-    let mut scores: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    let (mut read, mut malformed, mut unsupported) = (0u64, 0u64, 0u64);
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+    let mut scores: BTreeMap<String, ModuleScore> = BTreeMap::new();
+    let (mut read, mut malformed, mut unsupported, mut empty) = (0u64, 0u64, 0u64, 0u64);
+    let mut warnings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            empty += 1;
+            continue;
+        }
+        let mut skip =
+            |why: &str| warnings.push(format!("events.jsonl: line {} is skipped: {why}", number + 1));
         let Ok(value) = serde_json::from_str::<Value>(line) else {
             malformed += 1;
+            skip("it is not JSON");
+            continue;
+        };
+        let Some(recorded_at) = value.get("recorded_at").and_then(Value::as_str) else {
+            malformed += 1;
+            skip("it has no `recorded_at`");
             continue;
         };
         if value.get("schema_version").and_then(Value::as_u64) != Some(1) {
             unsupported += 1;
+            skip("its version is not 1");
             continue;
         }
         read += 1;
@@ -76,22 +93,37 @@ pub fn score(place: &PackEnvironment) -> PackResult<PackCommandReply> {
         let Some(module) = module_of(&value).or(module_of(event)) else { continue };
         let good = success_of(&value).or(success_of(event)).unwrap_or(true);
         let score = scores.entry(module.to_owned()).or_default();
-        score.0 += 1;
-        score.1 += u64::from(!good);
+        score.total += 1;
+        score.failures += u64::from(!good);
+        if score.last_seen_at.as_str() < recorded_at {
+            score.last_seen_at = recorded_at.to_owned();
+        }
     }
     let modules: Vec<Value> = scores
         .iter()
-        .map(|(id, (total, failures))| {
-            let rate = *failures as f64 / (*total).max(1) as f64;
-            json!({"module_id": id, "total": total, "failures": failures, "failure_rate": rate})
+        .map(|(id, score)| {
+            let rate = score.failures as f64 / score.total.max(1) as f64;
+            json!({
+                "module_id": id, "total": score.total, "failures": score.failures, "failure_rate": rate,
+                "last_seen_at": score.last_seen_at,
+            })
         })
         .collect();
-    let skipped = malformed + unsupported;
-    let warnings =
-        (skipped > 0).then(|| format!("the event log: {} skipped, unreadable", plural(skipped, "line")));
-    let stats = json!({"read": read, "skipped_malformed": malformed, "skipped_unsupported": unsupported});
-    Ok(PackCommandReply::default()
-        .with("modules", modules)
-        .with("read_stats", stats)
-        .warn(warnings.into_iter().collect()))
+    let stats = json!({
+        "lines_total": text.lines().count(),
+        "lines_empty": empty,
+        "records_ok": read,
+        "skipped_total": malformed + unsupported,
+        "skipped_malformed_json": malformed,
+        "skipped_unsupported_schema_version": unsupported,
+        "skipped_io_errors": 0,
+    });
+    Ok(PackCommandReply::default().with("modules", modules).with("read_stats", stats).warn(warnings))
+}
+
+#[derive(Default)]
+struct ModuleScore {
+    total: u64,
+    failures: u64,
+    last_seen_at: String,
 }

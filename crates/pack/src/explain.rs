@@ -37,8 +37,9 @@ pub fn changes(survey: &DeploymentSurvey) -> PackCommandReply {
 
 /// The answer of `explain status`.
 pub fn drift(survey: &DeploymentSurvey, drift: &[DriftedFile], warnings: Vec<String>) -> PackCommandReply {
-    let drift: Vec<Value> = drift
-        .iter()
+    // A file nobody planned has no module to name.
+    let planned = drift.iter().filter(|item| item.expected.is_some());
+    let drift: Vec<Value> = planned
         .map(|item| {
             let mut entry = item.to_value();
             let wanted = survey.desired.outputs.get(&key(item.target, &item.path));
@@ -58,7 +59,7 @@ fn modules(desired: &DesiredState, key: &FileKey) -> Value {
             let layer = module.files.get(&output.source).and_then(|file| file.layer);
             json!({
                 "module_id": module.id,
-                "module_type": module.kind,
+                "module_type": format!("{:?}", module.kind),
                 "layer": layer.map_or("upstream", |layer| layer.as_str()),
                 "module_path": output.source,
             })

@@ -1,5 +1,5 @@
-//! Runs `git` without trusting its surroundings: no system or user configuration, no hooks, no prompts, known transports only, and
-//! arguments that can't be taken for options. Fetches modules and commits proposals; rewrites no history.
+//! Runs `git` with the user's environment and configuration, so that agents, proxies and credential helpers work. Foreign repositories
+//! get no hooks and known transports only. Asks nothing; passes no argument that can be taken for an option; rewrites no history.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,24 +7,36 @@ use std::process::{Command, Stdio};
 use countersign_policy::refusal::{Code, Refusal};
 
 use crate::error::{PackError, PackResult, shown};
-use crate::place::PackEnvironment;
+use crate::place::{PackEnvironment, posix};
 
 /// A git repository and how to talk about it.
 #[derive(Debug)]
 pub(crate) struct GitRepo<'a> {
     place: &'a PackEnvironment,
     folder: PathBuf,
-    identity: GitIdentity,
+    owner: RepoOwner,
 }
 
-/// Whether the user's own git configuration counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GitIdentity {
-    /// It does: the user's repository, name and credentials.
+enum RepoOwner {
     User,
-    /// It does not: somebody else's repository.
-    Nobody,
+    /// Somebody else: what is in the repository must not run anything.
+    Foreign,
 }
+
+/// Variables that would lead git to another repository, as in a hook that calls us, or run a program on its output.
+const LEFT_OUT: [&str; 10] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+];
 
 const HARDENED: [&str; 14] = [
     "-c",
@@ -46,23 +58,26 @@ const HARDENED: [&str; 14] = [
 impl<'a> GitRepo<'a> {
     /// The config repo, with the user's own configuration.
     pub(crate) fn own(place: &'a PackEnvironment) -> Self {
-        Self { place, folder: place.repo.clone(), identity: GitIdentity::User }
+        Self { place, folder: place.repo.clone(), owner: RepoOwner::User }
     }
 
     pub(crate) fn foreign(place: &'a PackEnvironment, folder: &Path) -> Self {
-        Self { place, folder: folder.to_path_buf(), identity: GitIdentity::Nobody }
+        Self { place, folder: folder.to_path_buf(), owner: RepoOwner::Foreign }
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("git");
         command.env_clear().current_dir(&self.folder).stdin(Stdio::null());
+        command.envs(
+            self.place
+                .variables
+                .iter()
+                .filter(|(name, _)| !LEFT_OUT.iter().any(|left| name == left))
+                .cloned(),
+        );
         command.env("HOME", &self.place.home).env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
-        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_OPTIONAL_LOCKS", "0");
-        if let Some(path) = &self.place.path {
-            command.env("PATH", path);
-        }
-        if self.identity == GitIdentity::Nobody {
-            command.env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.env("GIT_OPTIONAL_LOCKS", "0");
+        if self.owner == RepoOwner::Foreign {
             command.args(HARDENED);
             // A repository of this machine is somebody's own: a path that was written down is meant.
             command.args(["-c", "protocol.file.allow=always"]);
@@ -87,7 +102,12 @@ impl<'a> GitRepo<'a> {
     pub(crate) fn try_run(&self, args: &[&str]) -> PackResult<(bool, String, String)> {
         let output = self.command(args).output().map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound && self.folder.is_dir() {
-                PackError::refused(Code::GitNotFound, "the `git` program was not found")
+                Refusal::new(Code::GitNotFound, "the `git` program was not found")
+                    .with("cwd", shown(&self.folder))
+                    .with("cwd_posix", posix(&self.folder))
+                    .with("args", args.iter().map(|arg| clean(arg)).collect::<Vec<_>>())
+                    .with("hint", "install git, or add its folder to `PATH`")
+                    .into()
             } else {
                 PackError::io("run git in", &self.folder, &error)
             }
@@ -97,16 +117,26 @@ impl<'a> GitRepo<'a> {
     }
 
     /// Refuses unless this folder is the top of a git work tree.
-    pub(crate) fn require_repo(&self) -> PackResult<()> {
+    pub(crate) fn require_repo(&self, command: &str) -> PackResult<()> {
         let (ok, out, _) = self.try_run(&["rev-parse", "--is-inside-work-tree"])?;
         if ok && out.trim() == "true" {
             return Ok(());
         }
         let message = format!("`{}` is not a git repository", shown(&self.folder));
-        Err(Refusal::new(Code::GitRepoRequired, message).with("repo", shown(&self.folder)).into())
+        let hint = "`agentpack init --git` makes it one";
+        Err(self.refused(Code::GitRepoRequired, message, command, hint).into())
     }
 
-    pub(crate) fn require_clean(&self) -> PackResult<()> {
+    /// A refusal of a command that works on this repository.
+    fn refused(&self, code: Code, message: String, command: &str, hint: &str) -> Refusal {
+        Refusal::new(code, message)
+            .with("command", command)
+            .with("repo", shown(&self.folder))
+            .with("repo_posix", posix(&self.folder))
+            .with("hint", hint)
+    }
+
+    pub(crate) fn require_clean(&self, command: &str) -> PackResult<()> {
         let status = self.run(&["status", "--porcelain", "--untracked-files=all"])?;
         match status.lines().next() {
             None => Ok(()),
@@ -115,31 +145,75 @@ impl<'a> GitRepo<'a> {
                     "the config repo has changes that are not committed, such as `{}`",
                     clean(first.trim())
                 );
-                Err(PackError::refused(Code::GitWorktreeDirty, message))
+                Err(self.refused(Code::GitWorktreeDirty, message, command, "commit or stash them").into())
             }
         }
     }
 
-    pub(crate) fn branch(&self) -> PackResult<String> {
+    /// A checkout of its own for work on a new branch: the user's files stay as they are whatever happens.
+    pub(crate) fn branch_checkout(&self, branch: &str) -> PackResult<BranchCheckout<'a>> {
+        let folder = self.place.state().join(format!("checkout-{}", uuid::Uuid::new_v4().simple()));
+        let below = self.run(&["rev-parse", "--show-prefix"])?;
+        let added = folder.to_string_lossy();
+        self.run(&["worktree", "add", "--quiet", "-b", branch, &added])?;
+        let repo = folder.join(below.trim_end_matches(['\n', '/']));
+        let place = PackEnvironment { repo, ..self.place.clone() };
+        let owner = GitRepo { place: self.place, folder: self.folder.clone(), owner: RepoOwner::User };
+        Ok(BranchCheckout { owner, folder, place, branch: branch.to_owned(), keeps_branch: false })
+    }
+
+    pub(crate) fn branch(&self, command: &str) -> PackResult<String> {
         let (ok, out, _) = self.try_run(&["symbolic-ref", "--quiet", "--short", "HEAD"])?;
         if ok {
             Ok(out.trim().to_owned())
         } else {
-            Err(PackError::refused(Code::GitDetachedHead, "the config repo is not on a branch"))
+            let message = "the config repo is not on a branch".to_owned();
+            Err(self.refused(Code::GitDetachedHead, message, command, "check out a branch").into())
         }
     }
 
     /// Refuses if there is no such remote.
-    pub(crate) fn require_remote(&self, name: &str) -> PackResult<()> {
+    pub(crate) fn require_remote(&self, name: &str, command: &str) -> PackResult<()> {
         not_an_option("remote", name)?;
         let remotes = self.run(&["remote"])?;
         if remotes.lines().any(|remote| remote == name) {
             return Ok(());
         }
-        Err(PackError::refused(
-            Code::GitRemoteMissing,
-            format!("the config repo has no remote `{}`", clean(name)),
-        ))
+        let message = format!("the config repo has no remote `{}`", clean(name));
+        let hint = "`agentpack remote set URL` names it";
+        Err(self.refused(Code::GitRemoteMissing, message, command, hint).with("remote", clean(name)).into())
+    }
+}
+
+/// A branch in a checkout of its own. The checkout goes when this is dropped, and the branch with it unless it was kept.
+pub(crate) struct BranchCheckout<'a> {
+    owner: GitRepo<'a>,
+    folder: PathBuf,
+    pub(crate) place: PackEnvironment,
+    branch: String,
+    keeps_branch: bool,
+}
+
+impl BranchCheckout<'_> {
+    /// Commits these paths, given from the config repo, and keeps the branch.
+    pub(crate) fn commit(mut self, paths: &[String], message: &str) -> PackResult<()> {
+        let git = GitRepo::own(&self.place);
+        let mut add = vec!["add", "--force", "--"];
+        add.extend(paths.iter().map(String::as_str));
+        git.run(&add)?;
+        git.run(&["commit", "--quiet", "-m", message])?;
+        self.keeps_branch = true;
+        Ok(())
+    }
+}
+
+impl Drop for BranchCheckout<'_> {
+    fn drop(&mut self) {
+        // What can't be removed is only in the way: `git worktree prune` knows it.
+        let _ = self.owner.try_run(&["worktree", "remove", "--force", &self.folder.to_string_lossy()]);
+        if !self.keeps_branch {
+            let _ = self.owner.try_run(&["branch", "--quiet", "-D", &self.branch]);
+        }
     }
 }
 

@@ -35,7 +35,10 @@ pub struct ImportItem {
     pub source: PathBuf,
     pub dest: PathBuf,
     pub dest_exists: bool,
+    /// Why it is skipped, as a word.
     pub why: Option<String>,
+    /// What is wrong with it, as a sentence.
+    invalid: Option<String>,
     files: Vec<TreeFile>,
 }
 
@@ -54,10 +57,16 @@ pub fn plan(place: &PackEnvironment, home: &Path, system: &dyn FileSystem) -> Pa
     let project = Project::at(&place.project_root());
     let mut items = scan::scan(place, &project, home, system, &mut warnings)?;
     items.sort_by(|a, b| (&a.module.id, &a.source).cmp(&(&b.module.id, &b.source)));
+    for item in &items {
+        if let Some(invalid) = &item.invalid {
+            warnings.push(format!("{} is skipped: {invalid}", item.module.id));
+        }
+    }
     let mut seen = BTreeSet::new();
     for item in &mut items {
         if item.op == ImportOp::Create && manifest.modules.iter().any(|module| module.id == item.module.id) {
             item.op = ImportOp::SkipExisting;
+            item.why = Some("module_id_already_exists".to_owned());
         }
         if !seen.insert(item.module.id.clone()) {
             item.op = ImportOp::SkipInvalid;
@@ -125,18 +134,16 @@ impl ImportPlan {
         let mut project = Map::new();
         project.insert("project_id".into(), self.project.id.as_str().into());
         put_path(&mut project, "project_root", &self.project.root);
-        if let Some(origin) = &self.project.origin {
-            project.insert("origin_url".into(), origin.as_str().into());
-        }
+        project.insert("origin_url".into(), self.project.origin.as_deref().into());
         let mut reply = PackCommandReply::default().with("applied", applied);
         if !applied {
-            reply = reply.with("reason", if self.is_empty() { "no_changes" } else { "dry_run" });
+            reply = reply.with("reason", "dry_run");
         }
-        let next: &[&str] = match (applied, self.is_empty()) {
-            (true, _) => &["agentpack update", "agentpack preview --diff"],
-            (false, false) => &["agentpack import --apply"],
-            (false, true) => &[],
-        };
+        let of_project = self.items.iter().any(|item| item.scope == "project");
+        let profile =
+            if of_project { format!(" --profile project-{}", self.project.id) } else { String::new() };
+        let next = ["preview --diff --json", "deploy --apply --yes --json"];
+        let next = next.map(|command| format!("agentpack{profile} {command}"));
         reply
             .with_path("repo", &place.repo)
             .with_path("home_root", &self.home)

@@ -47,17 +47,29 @@ pub(crate) struct LockedFile {
     pub bytes: u64,
 }
 
+const MAKE_ANEW: &str = "`agentpack lock` makes the lockfile anew";
+
+/// There is no lockfile, and there has to be one.
+pub(crate) fn missing(place: &PackEnvironment) -> PackError {
+    let message = format!("there is no `{LOCKFILE}` in `{}`", shown(&place.repo));
+    let refusal = Refusal::new(Code::LockfileMissing, message);
+    refusal.with("path", shown(&place.repo.join(LOCKFILE))).with("hint", "`agentpack update` makes it").into()
+}
+
 impl Lockfile {
     pub(crate) fn parse(bytes: &[u8], path: &Path) -> PackResult<Self> {
         let invalid = |why: String| {
-            PackError::from(Refusal::new(Code::LockfileInvalid, format!("`{}`: {why}", shown(path))))
+            let refusal = Refusal::new(Code::LockfileInvalid, format!("`{}`: {why}", shown(path)));
+            PackError::from(refusal.with("path", shown(path)).with("error", why).with("hint", MAKE_ANEW))
         };
         let loose: Value = serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
         match loose.get("version").and_then(Value::as_u64) {
             Some(1) => serde_json::from_value(loose).map_err(|error| invalid(error.to_string())),
             Some(other) => {
                 let message = format!("`{}` has version {other}; this program reads version 1", shown(path));
-                Err(Refusal::new(Code::LockfileUnsupportedVersion, message).with("version", other).into())
+                let refusal = Refusal::new(Code::LockfileUnsupportedVersion, message);
+                let refusal = refusal.with("path", shown(path)).with("version", other);
+                Err(refusal.with("supported", vec![1]).with("hint", MAKE_ANEW).into())
             }
             None => Err(invalid("`version` is missing".to_owned())),
         }
@@ -81,7 +93,7 @@ pub(crate) fn lock(
     now: jiff::Timestamp,
 ) -> PackResult<Lockfile> {
     let mut modules = Vec::new();
-    for module in &manifest.modules {
+    for module in manifest.modules.iter().filter(|module| module.enabled) {
         modules.push(lock_module(place, module)?);
     }
     modules.sort_by(|a, b| a.id.cmp(&b.id));
@@ -98,11 +110,11 @@ pub(crate) fn lock_module(place: &PackEnvironment, module: &Module) -> PackResul
             if let Some(members) = source.as_object_mut() {
                 members.insert("ref".into(), git.reference.as_str().into());
             }
-            (commit, json!({"git": source}))
+            (commit, json!({"git": source, "local_path": null}))
         }
         (None, local) => {
             let path = local.as_ref().map(|local| local.path.as_str()).unwrap_or_default();
-            ("local".to_owned(), json!({"local_path": {"path": path.trim_start_matches("./")}}))
+            ("local".to_owned(), json!({"local_path": {"path": path}, "git": null}))
         }
     };
     let pinned = LockedModule {
@@ -132,11 +144,11 @@ pub(crate) fn file_manifest(system: &dyn FileSystem, root: &Path) -> PackResult<
         .collect()
 }
 
-/// One digest over paths and digests, in order.
+/// One digest over paths, digests and sizes, in order: the original's, so that each accepts the other's lockfile.
 pub(crate) fn over(files: &[LockedFile]) -> String {
     let mut text = String::new();
     for file in files {
-        text.push_str(&format!("{}\n{}\n", file.path, file.sha256));
+        text.push_str(&format!("{}\n{}\n{}\n", file.path, file.sha256, file.bytes));
     }
     Digest::plain(text.as_bytes()).hex()
 }
@@ -155,7 +167,7 @@ pub(crate) fn fetch(
     lock: &Lockfile,
 ) -> PackResult<Vec<FetchedModule>> {
     let mut fetched = Vec::new();
-    for module in manifest.modules.iter().filter(|module| module.source.git.is_some()) {
+    for module in manifest.modules.iter().filter(|module| module.enabled && module.source.git.is_some()) {
         let origin = sources::origin(place, module, Some(lock))?;
         let files = file_manifest(&RealFileSystem, &origin.root)?;
         let pinned =

@@ -5,7 +5,7 @@ mod edit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use countersign_policy::refusal::{Code, Refusal};
+use countersign_policy::refusal::{Code, NextAction, Refusal};
 use countersign_policy::words::choices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -39,6 +39,12 @@ words! {
         Vscode = "vscode",
         Zed = "zed",
     }
+}
+
+impl Target {
+    /// All of them, in the order the original lists them.
+    pub const COMPILED: [Self; 6] =
+        [Self::Codex, Self::ClaudeCode, Self::Cursor, Self::Vscode, Self::Jetbrains, Self::Zed];
 }
 
 words! {
@@ -174,7 +180,11 @@ impl Manifest {
             .map_err(|error| PackError::io("read", &path, &error))?;
         let Some(bytes) = read else {
             let message = format!("there is no `{MANIFEST}` in `{}`", shown(&place.repo));
-            return Err(Refusal::new(Code::ConfigMissing, message).with("repo", shown(&place.repo)).into());
+            return Err(Refusal::new(Code::ConfigMissing, message)
+                .with("repo", shown(&place.repo))
+                .with("path", shown(&path))
+                .with("hint", "`agentpack init` makes a config repo")
+                .into());
         };
         let text = String::from_utf8(bytes).map_err(|_| invalid(&path, "it is not UTF-8 text"))?;
         Self::parse(&text, &path)
@@ -187,7 +197,8 @@ impl Manifest {
             Some(other) => {
                 let message = format!("`{}` has version {other}; this program reads version 1", shown(path));
                 let refusal = Refusal::new(Code::ConfigUnsupportedVersion, message);
-                return Err(refusal.with("version", other).with("supported", 1).into());
+                let refusal = refusal.with("path", shown(path)).with("version", other);
+                return Err(refusal.with("supported", vec![1]).into());
             }
             None => return Err(invalid(path, "`version: 1` is missing")),
         }
@@ -198,10 +209,10 @@ impl Manifest {
 
     fn check(&self, path: &Path) -> PackResult<()> {
         if !self.profiles.contains_key("default") {
-            return Err(invalid(path, "profile `default` is missing"));
+            return Err(invalid(path, "profile `default` is missing").with("profile", "default"));
         }
         for (name, target) in &self.targets {
-            let known = parse_target(name)?;
+            let known = parse_target(name).map_err(not_compiled)?;
             if target.mode != "files" {
                 return Err(invalid(path, &format!("target `{name}`: `mode` must be `files`")));
             }
@@ -222,11 +233,10 @@ impl Manifest {
                 return Err(invalid(path, "a module's id is empty or holds control characters"));
             }
             if !seen.insert(module.id.as_str()) {
-                return Err(invalid(path, &format!("module `{}` is there twice", module.id)));
+                let twice = invalid(path, &format!("module `{}` is there twice", module.id));
+                return Err(twice.with("module_id", module.id.as_str()));
             }
-            for target in &module.targets {
-                parse_target(target)?;
-            }
+            module.check_targets()?;
             match (&module.source.local_path, &module.source.git) {
                 (Some(_), None) | (None, Some(_)) => {}
                 (None, None) | (Some(_), Some(_)) => {
@@ -271,9 +281,8 @@ impl Manifest {
             let target = parse_target(selection)?;
             let config = self.targets.get(target.as_str()).ok_or_else(|| {
                 let message = format!("target `{target}` is not configured in `{MANIFEST}`");
-                PackError::from(
-                    Refusal::new(Code::TargetUnsupported, message).with("target", target.as_str()),
-                )
+                let refusal = Refusal::new(Code::ConfigInvalid, message).with("target", target.as_str());
+                PackError::from(refusal.with("hint", format!("add it under `targets:` in `{MANIFEST}`")))
             })?;
             return Ok(vec![(target, config)]);
         }
@@ -283,13 +292,38 @@ impl Manifest {
 
 pub fn parse_target(name: &str) -> PackResult<Target> {
     name.parse().map_err(|unknown| {
-        let known: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
+        let known: Vec<&str> = Target::COMPILED.iter().map(|target| target.as_str()).collect();
+        let allowed: Vec<&str> = std::iter::once("all").chain(known.iter().copied()).collect();
         let error: countersign_policy::words::UnknownWord = unknown;
         Refusal::new(Code::TargetUnsupported, error.to_string())
             .with("target", name)
             .with("supported", known)
+            .with("allowed", allowed)
             .into()
     })
+}
+
+impl Module {
+    /// Refuses targets this program does not know.
+    pub(crate) fn check_targets(&self) -> PackResult<()> {
+        for target in &self.targets {
+            parse_target(target).map_err(|stop| not_compiled(stop).with("module_id", self.id.as_str()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The same refusal for a target that the manifest names: there is nothing to filter by.
+fn not_compiled(stop: PackError) -> PackError {
+    let PackError::Refused(refusal) = stop else { return stop };
+    let next = [
+        NextAction::InspectHelpJson,
+        NextAction::EditManifestTargets,
+        NextAction::RebuildWithTargetFeature,
+        NextAction::RetryCommand,
+    ];
+    let known: Vec<&str> = Target::COMPILED.iter().map(|target| target.as_str()).collect();
+    refusal.because("target_not_compiled").next(&next).with("allowed", known).into()
 }
 
 impl ModuleSource {
@@ -344,8 +378,9 @@ fn invalid(path: &Path, why: &str) -> PackError {
 fn unreadable(path: &Path, error: &serde_saphyr::Error) -> PackError {
     let text = error.without_snippet().to_string();
     let line = text.lines().next().unwrap_or_default();
-    let mut refusal =
-        Refusal::new(Code::ConfigInvalid, format!("`{}`: {line}", shown(path))).with("path", shown(path));
+    let mut refusal = Refusal::new(Code::ConfigInvalid, format!("`{}`: {line}", shown(path)))
+        .with("path", shown(path))
+        .with("error", line);
     if let Some(place) = error.location() {
         refusal = refusal.with("line", place.line()).with("column", place.column());
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use countersign_policy::refusal::{Code, Refusal};
 use serde_json::Value;
 
-pub use edit::{OverlayFill, RebaseSparsity, edit, rebase};
+pub use edit::{OverlayEditResult, OverlayFill, RebaseResult, RebaseSparsity, drift_warnings, edit, rebase};
 
 use crate::error::{PackError, PackResult, shown};
 use crate::place::{PackEnvironment, Project, fs_key};

@@ -20,8 +20,8 @@ pub struct PackEnvironment {
     /// The working folder, which the project is found from.
     pub cwd: PathBuf,
     pub machine: String,
-    /// `$PATH`, to find git with.
-    pub path: Option<OsString>,
+    /// The variables that `git` is started with.
+    pub variables: Vec<(OsString, OsString)>,
 }
 
 impl PackEnvironment {

@@ -6,7 +6,7 @@ mod lint;
 
 use std::path::PathBuf;
 
-use countersign_policy::refusal::{Code, NextAction, Refusal};
+use countersign_policy::refusal::{Code, Refusal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,27 +22,27 @@ use crate::system::{self, RealFileSystem};
 pub const CONFIG: &str = "agentpack.org.yaml";
 pub(crate) const ORG_LOCKFILE: &str = "agentpack.org.lock.json";
 
-/// The commands that change something, and need `--yes` where a program calls them.
+/// The commands that change something, and need `--yes` where a program calls them. In the original's order.
 pub const MUTATING: [&str; 19] = [
-    "add",
-    "bootstrap",
-    "deploy --apply",
-    "doctor --fix",
-    "evolve propose",
-    "evolve restore",
-    "fetch",
-    "import --apply",
     "init",
+    "import --apply",
+    "add",
+    "remove",
     "lock",
+    "fetch",
+    "update",
+    "deploy --apply",
+    "rollback",
+    "bootstrap",
+    "doctor --fix",
     "overlay edit",
     "overlay rebase",
-    "policy lock",
-    "record",
     "remote set",
-    "remove",
-    "rollback",
     "sync",
-    "update",
+    "record",
+    "evolve propose",
+    "evolve restore",
+    "policy lock",
 ];
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -114,7 +114,7 @@ impl OrgPolicy {
         };
         let invalid = |why: String| {
             let refusal = Refusal::new(Code::PolicyConfigInvalid, format!("`{}`: {why}", shown(&path)));
-            PackError::from(refusal.with("path", shown(&path)))
+            PackError::from(refusal.with("path", shown(&path)).with("error", why))
         };
         let text = String::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8 text".to_owned()))?;
         let said = |error: serde_saphyr::Error| {
@@ -126,7 +126,8 @@ impl OrgPolicy {
             Some(other) => {
                 let message = format!("`{}` has version {other}; this program reads version 1", shown(&path));
                 let refusal = Refusal::new(Code::PolicyConfigUnsupportedVersion, message);
-                return Err(refusal.with("version", other).with("supported", 1).into());
+                let refusal = refusal.with("path", shown(&path)).with("version", other);
+                return Err(refusal.with("supported", vec![1]).into());
             }
             None => return Err(invalid("`version: 1` is missing".to_owned())),
         }
@@ -138,7 +139,8 @@ impl OrgPolicy {
         Self::load(place)?.ok_or_else(|| {
             let message = format!("there is no `{CONFIG}` in `{}`", shown(&place.repo));
             let refusal = Refusal::new(Code::PolicyConfigMissing, message);
-            refusal.next(&[NextAction::CreatePolicyConfig, NextAction::RetryCommand]).into()
+            let refusal = refusal.with("path", shown(&place.repo.join(CONFIG)));
+            refusal.with("hint", format!("write `{CONFIG}` into the config repo")).into()
         })
     }
 

@@ -74,7 +74,11 @@ pub(crate) fn read(
     Some(FoundRecord { path: legacy, record })
 }
 
-fn read_one(system: &dyn FileSystem, path: &Path, warnings: &mut Vec<String>) -> Option<TargetManifest> {
+pub(crate) fn read_one(
+    system: &dyn FileSystem,
+    path: &Path,
+    warnings: &mut Vec<String>,
+) -> Option<TargetManifest> {
     let bytes = match system::read_if_there(system, path, LIMIT) {
         Ok(bytes) => bytes?,
         Err(error) => {

@@ -2,38 +2,27 @@
 
 use std::path::PathBuf;
 
-use countersign_policy::refusal::{Code, Refusal};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::doctor::IGNORED;
-use crate::error::{PackError, PackResult, shown};
+use crate::error::{PackError, PackResult};
 use crate::git::{GitRepo, not_an_option};
 use crate::lockfile;
-use crate::manifest::{
-    self, Manifest, Module, ModuleSource, ModuleType, Target, TargetScope, inside_repo, parse_target,
-};
+use crate::manifest::{self, Manifest, Module, ModuleSource, ModuleType, Target, TargetScope, inside_repo};
 use crate::place::{LOCKFILE, MANIFEST, PackEnvironment};
-use crate::reply::PackCommandReply;
+use crate::reply::{PackCommandReply, put_path};
 use crate::sources;
 use crate::system::{self, FileSystem, PathStatus};
 
-const SKELETON: &str = "version: 1
+const SKELETON: &str = include_str!("repo/agentpack.yaml");
 
-profiles:
-  default:
-    include_tags: [base]
-
-targets:
-  codex:
-    mode: files
-    scope: both
-  claude_code:
-    mode: files
-    scope: both
-
-modules: []
-";
+/// What a new config repo has to start from; no module of the manifest names them yet.
+const STARTERS: [(&str, &str); 3] = [
+    ("modules/instructions/base/AGENTS.md", include_str!("repo/base.md")),
+    ("modules/claude-commands/ap-plan.md", include_str!("repo/plan_command.md")),
+    ("modules/prompts/draftpr.md", include_str!("repo/draft_prompt.md")),
+];
 
 /// A manifest for these targets, with a profile and no modules yet.
 pub fn skeleton(targets: &[Target], scope: TargetScope) -> String {
@@ -64,27 +53,36 @@ pub fn init(
     let manifest = place.repo.join(MANIFEST);
     let there = system.path_status(&manifest).map_err(|error| PackError::io("read", &manifest, &error))?
         != PathStatus::Missing;
-    let modules = place.repo.join("modules");
-    system::make_folders(system, &modules).map_err(|error| PackError::io("make", &modules, &error))?;
+    for (name, text) in STARTERS {
+        let path = place.repo.join(name);
+        if system.path_status(&path).is_ok_and(|found| found == PathStatus::Missing) {
+            let folder = path.parent().unwrap_or(&place.repo);
+            system::make_folders(system, folder).map_err(|error| PackError::io("make", folder, &error))?;
+            write(system, &path, text)?;
+        }
+    }
     if !there {
         write(system, &manifest, manifest_text.unwrap_or(SKELETON))?;
     }
-    let mut warnings = Vec::new();
+    let mut reply =
+        PackCommandReply::default().with_path("repo", &place.repo).with_path("manifest", &manifest);
     if git == WithGit::Yes {
         GitRepo::own(place).run(&["init", "--quiet"])?;
         let ignore = place.repo.join(".gitignore");
         let bytes = system::read_if_there(system, &ignore, 16 << 20)
             .map_err(|error| PackError::io("read", &ignore, &error))?;
         let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-        if !text.lines().any(|line| line.trim() == IGNORED) {
+        let ignored = text.lines().any(|line| line.trim() == IGNORED);
+        if !ignored {
             write(system, &ignore, &format!("{text}{IGNORED}\n"))?;
         }
+        let mut made = Map::new();
+        made.insert("initialized".into(), true.into());
+        put_path(&mut made, "gitignore_path", &ignore);
+        made.insert("gitignore_updated".into(), (!ignored).into());
+        reply = reply.with("git", made);
     }
-    if there {
-        warnings.push(format!("`{}` was there already and stays as it is", shown(&manifest)));
-    }
-    let reply = PackCommandReply::default().with_path("repo", &place.repo).with_path("manifest", &manifest);
-    Ok(reply.with("created", !there).with("git", git == WithGit::Yes).warn(warnings))
+    Ok(reply.with("created", !there))
 }
 
 /// The arguments of `add`.
@@ -117,9 +115,6 @@ pub fn add(
         }
         (None, None) => String::new(),
     };
-    for target in &addition.targets {
-        parse_target(target)?;
-    }
     let stem = named.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let stem = stem.trim_end_matches(".git").trim_end_matches(".md").trim_end_matches(".prompt");
     let id = addition.id.clone().unwrap_or_else(|| format!("{}:{stem}", addition.kind));
@@ -131,6 +126,7 @@ pub fn add(
         targets: addition.targets.clone(),
         source,
     };
+    module.check_targets()?;
     let (path, text) = manifest_text(place, system)?;
     write(system, &path, &manifest::add(&text, &module, &path)?)?;
     Ok(PackCommandReply::default()
@@ -168,13 +164,13 @@ pub fn lock(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<Pack
 
 pub fn fetch(place: &PackEnvironment) -> PackResult<PackCommandReply> {
     let (manifest, warnings) = Manifest::load(place)?;
-    let locked = sources::lockfile(place)?.ok_or_else(|| {
-        let message = format!("there is no `{LOCKFILE}` in `{}`", shown(&place.repo));
-        PackError::from(Refusal::new(Code::LockfileMissing, message))
-    })?;
+    let locked = sources::lockfile(place)?.ok_or_else(|| lockfile::missing(place))?;
     let fetched = lockfile::fetch(place, &manifest, &locked)?;
     let values: Vec<Value> = fetched.iter().map(Value::from).collect();
-    Ok(PackCommandReply::default().with("fetched", fetched.len()).with("modules", values).warn(warnings))
+    let reply = PackCommandReply::default()
+        .with_path("store", &place.pack_home.join("cache"))
+        .with("git_modules_fetched", fetched.len());
+    Ok(reply.with("fetched", fetched.len()).with("modules", values).warn(warnings))
 }
 
 /// Whether a step of `update` is done.
@@ -202,6 +198,7 @@ pub fn update(
     };
     let mut steps = Vec::new();
     let mut warnings = Vec::new();
+    let mut fetched = None;
     if locks {
         let reply = lock(place, system)?;
         steps.push(json!({"name": "lock", "ok": true, "detail": reply.data}));
@@ -209,11 +206,14 @@ pub fn update(
     }
     if fetch_wish != StepPreference::Leave {
         let reply = fetch(place)?;
+        fetched = reply.data.get("git_modules_fetched").cloned();
         steps.push(json!({"name": "fetch", "ok": true, "detail": reply.data}));
         warnings.extend(reply.warnings);
     }
     warnings.dedup();
-    Ok(PackCommandReply::default().with("steps", steps).warn(warnings))
+    let reply = PackCommandReply::default().with_path("lockfile", &place.repo.join(LOCKFILE));
+    let reply = reply.with("git_modules_fetched", fetched.unwrap_or(json!(0)));
+    Ok(reply.with_path("store", &place.pack_home.join("cache")).with("steps", steps).warn(warnings))
 }
 
 /// Names the remote that machines meet at.
@@ -221,10 +221,12 @@ pub fn set_remote(place: &PackEnvironment, url: &str, name: &str) -> PackResult<
     not_an_option("url", url)?;
     not_an_option("remote", name)?;
     let git = GitRepo::own(place);
-    git.require_repo()?;
+    if git.require_repo("remote set").is_err() {
+        git.run(&["init", "--quiet"])?;
+    }
     let known = git.run(&["remote"])?.lines().any(|remote| remote == name);
     git.run(&["remote", if known { "set-url" } else { "add" }, name, url])?;
-    Ok(PackCommandReply::default().with("remote", name).with("url", url))
+    Ok(PackCommandReply::default().with_path("repo", &place.repo).with("remote", name).with("url", url))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,23 +238,27 @@ pub enum PullStrategy {
 
 pub fn sync(place: &PackEnvironment, join: PullStrategy, remote: &str) -> PackResult<PackCommandReply> {
     let git = GitRepo::own(place);
-    git.require_repo()?;
-    git.require_clean()?;
-    let branch = git.branch()?;
-    git.require_remote(remote)?;
-    let how = match join {
-        PullStrategy::Rebase => "--rebase",
-        PullStrategy::FastForward => "--ff-only",
-    };
-    let there = git.try_run(&["ls-remote", "--exit-code", "--heads", remote, &branch])?.0;
-    if there {
+    git.require_repo("sync")?;
+    git.require_clean("sync")?;
+    let branch = git.branch("sync")?;
+    git.require_remote(remote, "sync")?;
+    let mut ran = Vec::new();
+    if git.try_run(&["ls-remote", "--exit-code", "--heads", remote, &branch])?.0 {
+        let (how, said) = match join {
+            PullStrategy::Rebase => ("--rebase", "pull --rebase"),
+            PullStrategy::FastForward => ("--ff-only", "pull"),
+        };
         git.run(&["pull", "--quiet", how, remote, &branch])?;
+        ran.push(format!("git {said} {remote} {branch}"));
     }
     git.run(&["push", "--quiet", "--set-upstream", remote, &branch])?;
+    ran.push(format!("git push {remote} {branch}"));
     Ok(PackCommandReply::default()
+        .with_path("repo", &place.repo)
         .with("remote", remote)
         .with("branch", branch)
-        .with("rebase", join == PullStrategy::Rebase))
+        .with("rebase", join == PullStrategy::Rebase)
+        .with("commands", ran))
 }
 
 #[cfg(test)]
@@ -266,7 +272,5 @@ mod tests {
         let names: Vec<&str> = manifest.targets.keys().map(String::as_str).collect();
         assert_eq!((names, warnings), (vec!["codex", "vscode"], Vec::new()), "{text}");
         assert!(manifest.targets.values().all(|target| target.scope == TargetScope::Project));
-        let usual = skeleton(&[Target::Codex, Target::ClaudeCode], TargetScope::Both);
-        assert_eq!(usual, SKELETON);
     }
 }

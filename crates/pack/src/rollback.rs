@@ -16,7 +16,7 @@ use crate::place::PackEnvironment;
 use crate::plan::FileOp;
 use crate::records;
 use crate::render::FileContent;
-use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotKind, SnapshotRoot};
+use crate::snapshot::{self, ManagedFile, Snapshot, SnapshotChange, SnapshotKind, SnapshotRoot};
 use crate::system::{self, FileAccess, FileStamp, FileSystem, PathStatus};
 use crate::targets::{ExtraFiles, TargetRoot};
 
@@ -108,7 +108,7 @@ pub fn plan(place: &PackEnvironment, to: &str, system: &dyn FileSystem) -> PackR
     let at = target(&all, &snapshots, to, system)?;
     let goal = at.and_then(|at| all.get(at));
     let since = all.get(at.map_or(0, |at| at + 1)..).unwrap_or_default();
-    let managed = goal.map(|goal| goal.managed_files.clone()).unwrap_or_default();
+    let managed = goal.map(|goal| managed_files(goal, &snapshots, system)).unwrap_or_default();
     let mut roots = RollbackRoots::of(&all, system);
     let mut wanted: BTreeMap<(Target, PathBuf), RollbackGoal> = BTreeMap::new();
     // What changed after the goal goes back to what it was before its first change, or to what its owner had put there since …
@@ -119,11 +119,9 @@ pub fn plan(place: &PackEnvironment, to: &str, system: &dyn FileSystem) -> PackR
             .flat_map(|previous| &previous.managed_files)
             .map(|file| (&file.target, &file.path))
             .collect();
-        for change in &snapshot.changes {
+        for change in snapshot.file_changes() {
             let Ok(target) = change.target.parse::<Target>() else { continue };
-            let before: Option<Digest> = change.before_sha256.as_deref().and_then(|hex| hex.parse().ok());
-            let blob = snapshot::backup_blob(&snapshots, &snapshot.id, &change.target, &change.path);
-            let was = before.map_or(RollbackGoal::Gone, |digest| RollbackGoal::Content(digest, blob));
+            let was = state_before(snapshot, change, &snapshots, system);
             let is_theirs = !ours.contains(&(&change.target, &change.path))
                 && change
                     .before_sha256
@@ -190,6 +188,43 @@ pub fn plan(place: &PackEnvironment, to: &str, system: &dyn FileSystem) -> PackR
 enum RollbackGoal {
     Gone,
     Content(Digest, PathBuf),
+}
+
+/// What a file was before a change. The original's rollbacks keep nothing of what they overwrite: there is nothing to restore then.
+fn state_before(
+    snapshot: &Snapshot,
+    change: &SnapshotChange,
+    snapshots: &Path,
+    system: &dyn FileSystem,
+) -> RollbackGoal {
+    let blob = snapshot::backup_blob(snapshots, &snapshot.id, &change.target, &change.path);
+    let is_lost =
+        change.op.starts_with("rollback_") && matches!(system.path_status(&blob), Ok(PathStatus::Missing));
+    match change.before_sha256.as_deref().and_then(|hex| hex.parse().ok()) {
+        Some(digest) if !is_lost => RollbackGoal::Content(digest, blob),
+        Some(_) | None => RollbackGoal::Gone,
+    }
+}
+
+/// The files of a snapshot with their modules, which the original says only in the manifests it kept.
+fn managed_files(goal: &Snapshot, snapshots: &Path, system: &dyn FileSystem) -> Vec<ManagedFile> {
+    let mut modules: BTreeMap<(&str, PathBuf), Vec<String>> = BTreeMap::new();
+    for change in goal.record_changes() {
+        let blob = snapshot::state_blob(snapshots, &goal.id, &change.target, &change.path);
+        let (Some(root), Some(record)) =
+            (Path::new(&change.path).parent(), records::read_one(system, &blob, &mut Vec::new()))
+        else {
+            continue;
+        };
+        let files = record.managed_files.into_iter();
+        modules.extend(files.map(|file| ((&*change.target, root.join(file.path)), file.module_ids)));
+    }
+    let mut managed = goal.managed_files.clone();
+    for file in managed.iter_mut().filter(|file| file.module_ids.is_empty()) {
+        let known = modules.remove(&(&*file.target, PathBuf::from(&file.path)));
+        file.module_ids = known.unwrap_or_default();
+    }
+    managed
 }
 
 fn restore(
@@ -269,14 +304,22 @@ impl RollbackRoots {
     fn of(snapshots: &[Snapshot], system: &dyn FileSystem) -> Self {
         let mut roots = Self { all: Vec::new(), recorded: BTreeSet::new() };
         for SnapshotRoot { target, path, base } in snapshots.iter().flat_map(|snapshot| &snapshot.roots) {
-            if let Ok(target) = target.parse() {
-                roots.add(
-                    TargetRoot { target, path: path.into(), base: base.into(), extras: ExtraFiles::Ignored },
-                    system,
-                );
+            roots.add_named(target, Path::new(path), Path::new(base), system);
+        }
+        // The original names its roots only by the manifests in them.
+        for change in snapshots.iter().flat_map(Snapshot::record_changes) {
+            if let Some(folder) = Path::new(&change.path).parent() {
+                roots.add_named(&change.target, folder, folder, system);
             }
         }
         roots
+    }
+
+    fn add_named(&mut self, target: &str, path: &Path, base: &Path, system: &dyn FileSystem) {
+        if let Ok(target) = target.parse() {
+            let extras = ExtraFiles::Ignored;
+            self.add(TargetRoot { target, path: path.into(), base: base.into(), extras }, system);
+        }
     }
 
     fn add(&mut self, root: TargetRoot, system: &dyn FileSystem) -> usize {
@@ -342,7 +385,7 @@ pub(crate) fn apply_rollback(
         other_roots: Vec::new(),
         left_roots: back.left_roots.clone(),
         previous: back.previous.clone(),
-        rolled_back_to: Some(back.to.clone()),
+        rolled_back_to: Some(back.to.clone()).filter(|to| to != INITIAL),
         lockfile_sha256: back.lockfile_sha256.clone(),
     };
     apply(work, &place.snapshots(), system, now)

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::error::{PackError, PackResult, shown};
 use crate::place::PackEnvironment;
+use crate::records;
 use crate::reply::PackCommandReply;
+use crate::rollback::INITIAL;
 use crate::system::{self, FileSystem, PathStatus};
 use countersign_policy::words::words;
 
@@ -25,6 +27,7 @@ words! {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
+    #[serde(default = "deploy_kind")]
     pub kind: SnapshotKind,
     /// Nanoseconds since 1970: later ones are greater.
     pub id: String,
@@ -36,9 +39,12 @@ pub struct Snapshot {
     pub(crate) managed_files: Vec<ManagedFile>,
     #[serde(default)]
     pub(crate) changes: Vec<SnapshotChange>,
-    /// For going back: where to.
+    /// For going back: the snapshot it went back to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<String>,
+    /// For going back: whether it went before the first snapshot. The original would look for a snapshot of that name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub before_first: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lockfile_sha256: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,6 +87,30 @@ pub struct SnapshotChange {
     /// Its new content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_sha256: Option<String>,
+}
+
+/// Old snapshots of the original do not say.
+const fn deploy_kind() -> SnapshotKind {
+    SnapshotKind::Deploy
+}
+
+impl Snapshot {
+    /// Changes of deployed files.
+    pub fn file_changes(&self) -> impl Iterator<Item = &SnapshotChange> {
+        self.changes.iter().filter(|change| !change.is_record())
+    }
+
+    /// Changes of target manifests, which are among the changes but are written anew by every apply.
+    pub fn record_changes(&self) -> impl Iterator<Item = &SnapshotChange> {
+        self.changes.iter().filter(|change| change.is_record())
+    }
+}
+
+impl SnapshotChange {
+    fn is_record(&self) -> bool {
+        let name = Path::new(&self.path).file_name().and_then(|name| name.to_str());
+        name.is_some_and(records::is_record)
+    }
 }
 
 const LIMIT: u64 = 512 * 1024 * 1024;
@@ -175,7 +205,7 @@ pub fn listing(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<P
     let mut all = list(system, &place.snapshots(), &mut warnings)?;
     all.reverse();
     let count =
-        |snapshot: &Snapshot, op: &str| snapshot.changes.iter().filter(|change| change.op == op).count();
+        |snapshot: &Snapshot, op: &str| snapshot.file_changes().filter(|change| change.op == op).count();
     let entries: Vec<Value> = all
         .iter()
         .map(|snapshot| {
@@ -188,7 +218,7 @@ pub fn listing(place: &PackEnvironment, system: &dyn FileSystem) -> PackResult<P
                 "summary": {
                     "create": count(snapshot, "create"), "update": count(snapshot, "update"), "delete": count(snapshot, "delete"),
                 },
-                "rolled_back_to": snapshot.rolled_back_to,
+                "rolled_back_to": if snapshot.before_first { Some(INITIAL) } else { snapshot.rolled_back_to.as_deref() },
             })
         })
         .collect();

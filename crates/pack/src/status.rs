@@ -13,7 +13,7 @@ use crate::manifest::Target;
 use crate::records;
 use crate::reply::{PackCommandReply, put_path};
 use crate::survey::DeploymentSurvey;
-use crate::system::{EntryKind, FileSystem, PathStatus};
+use crate::system::{self, EntryKind, FileSystem, PathStatus};
 use crate::targets::{ExtraFiles, TargetRoot};
 use countersign_policy::words::words;
 
@@ -46,6 +46,11 @@ pub fn drift(
     warnings: &mut Vec<String>,
 ) -> PackResult<Vec<DriftedFile>> {
     let mut found = Vec::new();
+    let has_records = survey.actual.records.iter().any(Option::is_some);
+    if !has_records {
+        warnings
+            .push("no target has a manifest yet: files are compared with what should be deployed".to_owned());
+    }
     for (index, (root, record)) in survey.desired.roots.iter().zip(&survey.actual.records).enumerate() {
         let wanted = survey
             .desired
@@ -60,6 +65,8 @@ pub fn drift(
                         known.contains(&path) || survey.actual.kept.contains_key(&key(root.target, &path));
                     known.insert(path.clone());
                     let actual = survey.actual.files.get(&key(root.target, &path)).copied().flatten();
+                    let output = survey.desired.outputs.get(&key(root.target, &path));
+                    let expected = output.map(|output| output.digest).or(expected.filter(|_| is_wanted));
                     let kind = match (actual, is_wanted) {
                         (None, true) => DriftKind::Missing,
                         (None, false) => continue,
@@ -94,7 +101,7 @@ pub fn drift(
                         module_ids,
                     });
                 }
-                if any {
+                if any && has_records {
                     warnings.push(format!(
                         "`{}` has no manifest of {}: compared with what should be deployed",
                         shown(&root.path),
@@ -106,11 +113,6 @@ pub fn drift(
         if root.extras == ExtraFiles::Reported {
             extras(survey, root, &root.path, &known, system, &mut found)?;
         }
-    }
-    if bootstrap::is_outdated(survey) {
-        warnings.push(
-            "the operator assets are of another version: `bootstrap` brings them up to date".to_owned(),
-        );
     }
     found.sort_by(|a, b| (a.target, &a.path, a.kind).cmp(&(b.target, &b.path, b.kind)));
     found.dedup();
@@ -142,9 +144,10 @@ fn extras(
             EntryKind::File | EntryKind::Link | EntryKind::Other => found.push(DriftedFile {
                 target: root.target,
                 root: root.path.clone(),
-                path,
                 expected: None,
-                actual: None,
+                // A link or a device has no content of its own.
+                actual: system::digest_if_there(system, &path).ok().flatten(),
+                path,
                 kind: DriftKind::Extra,
                 module_ids: Vec::new(),
             }),
@@ -160,9 +163,7 @@ impl DriftedFile {
         put_path(&mut item, "root", &self.root);
         put_path(&mut item, "path", &self.path);
         for (name, digest) in [("expected", self.expected), ("actual", self.actual)] {
-            if let Some(digest) = digest {
-                item.insert(name.into(), format!("sha256:{digest}").into());
-            }
+            item.insert(name.into(), digest.map(|digest| format!("sha256:{digest}")).into());
         }
         item.insert("kind".into(), self.kind.as_str().into());
         item
@@ -178,12 +179,12 @@ fn summary<'a>(drift: impl Iterator<Item = &'a DriftedFile> + Clone) -> Value {
     })
 }
 
-/// The answer of `status`.
+/// The answer of `status`. Operator assets are looked at here and not as drift: they belong to no module.
 pub fn reply(
     survey: &DeploymentSurvey,
     drift: &[DriftedFile],
     only: &[DriftKind],
-    warnings: Vec<String>,
+    mut warnings: Vec<String>,
 ) -> PackCommandReply {
     let shown: Vec<&DriftedFile> =
         drift.iter().filter(|item| only.is_empty() || only.contains(&item.kind)).collect();
@@ -208,29 +209,36 @@ pub fn reply(
     if !only.is_empty() {
         reply = reply.with("summary_total", summary(drift.iter()));
     }
-    let mut actions = next_actions(drift, !survey.plan.changes.is_empty());
-    if bootstrap::is_outdated(survey) {
-        actions.insert(0, ("bootstrap", "agentpack bootstrap"));
+    let mut actions = Vec::new();
+    for gap in bootstrap::gaps(survey) {
+        warnings.push(gap.warning());
+        actions.push(("bootstrap", gap.command() + " --yes --json"));
     }
-    let commands: Vec<&str> = actions.iter().map(|(_, command)| *command).collect();
+    actions.sort();
+    actions.dedup();
+    actions.extend(next_actions(survey, drift));
+    let commands: Vec<&str> = actions.iter().map(|(_, command)| command.as_str()).collect();
     let detailed: Vec<Value> =
         actions.iter().map(|(action, command)| json!({"action": action, "command": command})).collect();
     reply.with("next_actions", commands).with("next_actions_detailed", detailed).warn(warnings)
 }
 
 /// What can be done about it, in the order of its boldness.
-fn next_actions(drift: &[DriftedFile], outdated: bool) -> Vec<(&'static str, &'static str)> {
+fn next_actions(survey: &DeploymentSurvey, drift: &[DriftedFile]) -> Vec<(&'static str, String)> {
     let has = |kind| drift.iter().any(|item| item.kind == kind);
+    let differs = has(DriftKind::Modified) || has(DriftKind::Missing);
+    let has_records = survey.actual.records.iter().any(Option::is_some);
+    let prefix = survey.command_prefix();
     let mut actions = Vec::new();
-    if has(DriftKind::Modified) || has(DriftKind::Missing) || outdated {
-        actions.push(("preview_diff", "agentpack preview --diff"));
-        actions.push(("deploy_apply", "agentpack deploy --apply"));
+    if differs || has(DriftKind::Extra) || !survey.plan.changes.is_empty() {
+        actions.push(("preview_diff", format!("{prefix} preview --diff --json")));
     }
-    if has(DriftKind::Modified) {
-        actions.push(("evolve_propose", "agentpack evolve propose --dry-run"));
+    if differs || !has_records || !survey.plan.changes.is_empty() {
+        actions.push(("deploy_apply", format!("{prefix} deploy --apply --yes --json")));
     }
-    if has(DriftKind::Missing) {
-        actions.push(("evolve_restore", "agentpack evolve restore"));
+    // Without a manifest nobody can tell an edit from what was there before.
+    if differs && has_records {
+        actions.push(("evolve_propose", format!("{prefix} evolve propose --yes --json")));
     }
     actions
 }

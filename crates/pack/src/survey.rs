@@ -68,6 +68,19 @@ impl DeploymentSurvey {
         data
     }
 
+    /// What a command that is suggested begins with: the program and what was selected.
+    pub fn command_prefix(&self) -> String {
+        let mut prefix = "agentpack".to_owned();
+        for (name, value, usual) in
+            [("profile", &self.selection.profile, "default"), ("target", &self.selection.target, "all")]
+        {
+            if value != usual {
+                prefix.push_str(&format!(" --{name} {value}"));
+            }
+        }
+        prefix
+    }
+
     /// `{profile, targets}`.
     pub fn head(&self) -> Map<String, Value> {
         let mut data = Map::new();

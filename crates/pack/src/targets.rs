@@ -159,10 +159,12 @@ fn joined(system: &dyn FileSystem, modules: &[&RenderedModule]) -> PackResult<Op
             |why: String| PackError::broken(format!("read the instructions of `{}`", module.id), why);
         let bytes = file.content.bytes(system, TEXT_LIMIT).map_err(|error| broken(error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| broken("they are not UTF-8 text".to_owned()))?;
-        sections.push(format!("{}\n{}\n{CLOSING}", opening(&module.id), text.trim_end_matches('\n')));
+        // To the byte as the original writes it: switching must not change a file.
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        sections.push(format!("{}\n{text}{end}{CLOSING}", opening(&module.id)));
     }
     if sections.is_empty() {
         return Ok(None);
     }
-    Ok(Some(FileContent::Bytes((sections.join(BETWEEN) + "\n").into_bytes())))
+    Ok(Some(FileContent::Bytes(sections.join(BETWEEN).into_bytes())))
 }

@@ -171,7 +171,7 @@ impl PackUpstream {
             "evolve_restore" => {
                 let survey = take_survey(&given)?;
                 let missing = evolve::missing(&survey, given.text("module_id"));
-                ChangePreview::restoration(&survey, &missing, &RealFileSystem)
+                ChangePreview::restoration(&survey, &missing, given.text("module_id"), &RealFileSystem)
             }
             read => run_read(read, &given).map(ChangePreview::plain),
         })
@@ -207,11 +207,9 @@ impl PackUpstream {
             "evolve_restore" => {
                 locked(given, |given| {
                     let survey = take_survey(given)?;
-                    evolve::restore(
-                        &survey,
-                        &evolve::missing(&survey, given.text("module_id")),
-                        &RealFileSystem,
-                    )
+                    let module_id = given.text("module_id");
+                    let missing = evolve::missing(&survey, module_id);
+                    evolve::restore(&survey, &missing, module_id, &RealFileSystem)
                 })
                 .await
             }

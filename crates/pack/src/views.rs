@@ -108,12 +108,12 @@ fn branch_name(found: &evolve::OverlayProposal, layer: OverlayLayer, now: Timest
     let mut ids: Vec<&str> = found.candidates.iter().map(|candidate| candidate.module_id.as_str()).collect();
     ids.sort_unstable();
     ids.dedup();
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let of: String = match ids.as_slice() {
         [only] => only.chars().map(plain).collect(),
         _ => "multi".to_owned(),
     };
     let time = now.to_string().replace(['-', ':'], "");
     let (seconds, _) = time.split_once('.').unwrap_or((time.trim_end_matches('Z'), ""));
-    format!("evolve/propose-{layer}-{of}-{seconds}Z-{}", now.subsec_nanosecond())
+    format!("evolve/propose-{layer}-{of}-{seconds}Z-{:09}", now.subsec_nanosecond())
 }

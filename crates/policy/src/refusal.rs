@@ -215,7 +215,7 @@ registry! {
     }
     ConfigInvalid = "E_CONFIG_INVALID" {
         meaning: "the configuration can't be used as it is", retry: No,
-        reasons: ["config_invalid", "config_unreadable", "tests_failed"], next: [FixConfig]
+        reasons: ["config_invalid", "config_unreadable", "tests_failed"], next: [FixConfig, RetryCommand]
     }
     LedgerTampered = "E_LEDGER_TAMPERED" {
         meaning: "a row of the ledger was changed, removed, reordered or cut off", retry: No,
@@ -258,27 +258,27 @@ registry! {
     }
     ConfigMissing = "E_CONFIG_MISSING" {
         meaning: "the config repo has no agentpack.yaml", retry: No,
-        reasons: ["config_missing"], next: [RunInit, RetryWithRepo]
+        reasons: ["config_missing"], next: [RunInit, RetryWithRepo, RetryCommand]
     }
     ConfigUnsupportedVersion = "E_CONFIG_UNSUPPORTED_VERSION" {
         meaning: "the version of agentpack.yaml is not one this program reads", retry: No,
-        reasons: ["config_unsupported_version"], next: [UpgradeProgram, FixConfig]
+        reasons: ["config_unsupported_version"], next: [UpgradeAgentpack, FixConfigVersion, RetryCommand]
     }
     LockfileMissing = "E_LOCKFILE_MISSING" {
         meaning: "agentpack.lock.json is missing or does not pin a module that has to be fetched", retry: No,
-        reasons: ["lockfile_missing", "lockfile_entry_missing"], next: [RunLock, RetryCommand]
+        reasons: ["lockfile_missing", "lockfile_entry_missing"], next: [RunLock, RunUpdate, RetryCommand]
     }
     LockfileInvalid = "E_LOCKFILE_INVALID" {
         meaning: "agentpack.lock.json can't be read, or what was fetched is not what it pins", retry: No,
-        reasons: ["lockfile_invalid", "content_mismatch"], next: [RegenerateLockfile, RetryCommand]
+        reasons: ["lockfile_invalid_json", "lockfile_invalid", "content_mismatch"], next: [RegenerateLockfile, RetryCommand]
     }
     LockfileUnsupportedVersion = "E_LOCKFILE_UNSUPPORTED_VERSION" {
         meaning: "the version of agentpack.lock.json is not one this program reads", retry: No,
-        reasons: ["lockfile_unsupported_version"], next: [UpgradeProgram, RegenerateLockfile]
+        reasons: ["lockfile_unsupported_version"], next: [UpgradeAgentpack, RegenerateLockfile, RetryCommand]
     }
     TargetUnsupported = "E_TARGET_UNSUPPORTED" {
         meaning: "the target is not one this program deploys to", retry: No,
-        reasons: ["target_unsupported"], next: [UseSupportedTarget, RetryCommand]
+        reasons: ["target_filter_unsupported", "target_not_compiled"], next: [InspectHelpJson, RetryWithSupportedTarget]
     }
     DesiredStateConflict = "E_DESIRED_STATE_CONFLICT" {
         meaning: "two modules want different content in one file", retry: No,
@@ -286,15 +286,15 @@ registry! {
     }
     OverlayNotFound = "E_OVERLAY_NOT_FOUND" {
         meaning: "there is no overlay of that module in that scope", retry: No,
-        reasons: ["overlay_not_found"], next: [CreateOverlay, RetryCommand]
+        reasons: ["overlay_not_found"], next: [RunOverlayEdit, RetryCommand]
     }
     OverlayBaselineMissing = "E_OVERLAY_BASELINE_MISSING" {
         meaning: "the overlay does not say what it was made from, so it can't be rebased", retry: No,
-        reasons: ["overlay_baseline_missing"], next: [CreateOverlay, RetryOverlayRebase]
+        reasons: ["overlay_baseline_missing"], next: [RunOverlayEdit, RetryCommand]
     }
     OverlayBaselineUnsupported = "E_OVERLAY_BASELINE_UNSUPPORTED" {
         meaning: "what the overlay was made from can't be found any more", retry: No,
-        reasons: ["overlay_baseline_unsupported"], next: [CreateOverlay, RetryOverlayRebase]
+        reasons: ["overlay_baseline_unsupported"], next: [InitGitRepo, CommitOrStash, RunOverlayEdit, RetryCommand]
     }
     OverlayRebaseConflict = "E_OVERLAY_REBASE_CONFLICT" {
         meaning: "overlay and module changed the same lines", retry: No,
@@ -314,7 +314,7 @@ registry! {
     }
     PolicyConfigMissing = "E_POLICY_CONFIG_MISSING" {
         meaning: "the config repo has no agentpack.org.yaml", retry: No,
-        reasons: ["policy_config_missing"], next: [FixPolicyConfig, RetryCommand]
+        reasons: ["policy_config_missing"], next: [CreatePolicyConfig, RetryCommand]
     }
     PolicyConfigInvalid = "E_POLICY_CONFIG_INVALID" {
         meaning: "agentpack.org.yaml can't be used as it is", retry: No,
@@ -322,7 +322,7 @@ registry! {
     }
     PolicyConfigUnsupportedVersion = "E_POLICY_CONFIG_UNSUPPORTED_VERSION" {
         meaning: "the version of agentpack.org.yaml is not one this program reads", retry: No,
-        reasons: ["policy_config_unsupported_version"], next: [UpgradeProgram, FixPolicyConfig]
+        reasons: ["policy_config_unsupported_version"], next: [UpgradeAgentpack, FixPolicyConfigVersion, RetryCommand]
     }
     GitNotFound = "E_GIT_NOT_FOUND" {
         meaning: "the git program is not there", retry: No,
@@ -358,7 +358,7 @@ registry! {
     }
     IoPathTooLong = "E_IO_PATH_TOO_LONG" {
         meaning: "a path is longer than the platform allows", retry: No,
-        reasons: ["io_path_too_long"], next: [ShortenPath, RetryCommand]
+        reasons: ["io_path_too_long"], next: [ShortenPath, EnableLongPaths, RetryCommand]
     }
     TtyRequired = "E_TTY_REQUIRED" {
         meaning: "this asks questions and needs a terminal", retry: No,

@@ -51,14 +51,12 @@ impl ApplyJournal {
 
     /// Where a step's new content is staged.
     pub(crate) fn staged(&self, step: &JournalStep) -> PathBuf {
-        let shelf = if step.is_record { "records" } else { "state" };
-        self.blobs.join(shelf).join(step.target.as_str()).join(&step.blob)
+        self.blobs.join("state").join(step.target.as_str()).join(&step.blob)
     }
 
     /// Where a step's old content is kept.
     pub(crate) fn backup(&self, step: &JournalStep) -> PathBuf {
-        let shelf = if step.is_record { "record-backups" } else { "backup" };
-        self.blobs.join(shelf).join(step.target.as_str()).join(&step.blob)
+        self.blobs.join("backup").join(step.target.as_str()).join(&step.blob)
     }
 
     /// Puts it on disk: from here on it will be finished or undone.

@@ -227,7 +227,8 @@ fn describe(
     steps: &[StagedStep<'_>],
     now: jiff::Timestamp,
 ) -> Snapshot {
-    let changes = steps.iter().map(|planned| &planned.step).filter(|step| !step.is_record).map(|step| {
+    // Manifests are among the changes because the original puts them back from there.
+    let changes = steps.iter().map(|planned| &planned.step).map(|step| {
         let op = match (step.before, step.after) {
             (None, _) => FileOp::Create,
             (Some(_), Some(_)) => FileOp::Update,
@@ -252,6 +253,7 @@ fn describe(
         managed_files: work.managed.clone(),
         changes: changes.collect(),
         rolled_back_to: work.rolled_back_to.clone(),
+        before_first: work.kind == SnapshotKind::Rollback && work.rolled_back_to.is_none(),
         lockfile_sha256: work.lockfile_sha256.clone(),
         backup_root: Some(blobs.join("backup").to_string_lossy().into_owned()),
         roots: work.roots.iter().map(SnapshotRoot::from).chain(work.other_roots.iter().cloned()).collect(),
@@ -328,10 +330,16 @@ fn keep_unchanged(
             return system.share(&known, blob).map_err(io);
         }
     }
-    match work.contents.get(&(file.target.clone(), file.path.clone())) {
-        Some(content) => write_content(system, blob, content, shelves),
-        // Carried over from a snapshot that did not keep it: nothing to keep.
-        None => Ok(()),
+    if let Some(content) = work.contents.get(&(file.target.clone(), file.path.clone())) {
+        return write_content(system, blob, content, shelves);
+    }
+    // Carried over from a snapshot that did not keep it, as the original's rollbacks: kept now, if nobody has edited it.
+    let path = Path::new(&file.path);
+    match system::digest_if_there(system, path) {
+        Ok(Some(digest)) if digest.hex() == file.sha256 => {
+            write_blob(system, blob, WriteSource::CopyOf(path), shelves)
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

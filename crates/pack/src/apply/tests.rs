@@ -66,7 +66,7 @@ impl World {
             codex_home: None,
             cwd: self.path("project"),
             machine: "box".into(),
-            path: None,
+            variables: Vec::new(),
         }
     }
 

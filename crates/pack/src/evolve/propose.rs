@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use countersign_policy::digest::Digest;
 use countersign_policy::refusal::{Code, Refusal};
-use countersign_policy::words::plural;
 use serde_json::{Map, Value, json};
 
 use super::section;
@@ -64,12 +63,19 @@ impl SkipReason {
             SkipReason::PatchOverlay => "the module's overlay in this scope is made of patches",
         }
     }
-    const fn next(self) -> &'static str {
+    /// What helps, and why.
+    const fn suggestions(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            SkipReason::Missing => "evolve_restore",
-            SkipReason::MultiModule => "edit_module",
-            SkipReason::Conflicting => "resolve_by_hand",
-            SkipReason::PatchOverlay => "edit_patch",
+            SkipReason::Missing => &[
+                ("agentpack evolve restore", "creates what is missing and overwrites nothing"),
+                ("agentpack deploy --apply", "deploys everything again and writes manifests"),
+            ],
+            SkipReason::MultiModule => &[
+                ("put the section markers back", "they say which module an edit belongs to"),
+                ("give each module a file of its own", "then every edit has one owner"),
+            ],
+            SkipReason::Conflicting => &[("make both edits the same", "one file has one content")],
+            SkipReason::PatchOverlay => &[("edit the patch", "whole files don't mix with patches")],
         }
     }
 }
@@ -82,8 +88,27 @@ pub(crate) struct SkippedEdit {
     pub module_ids: Vec<String>,
 }
 
+impl SkippedEdit {
+    /// Commands that create a missing file again.
+    fn next_actions(&self, prefix: &str) -> Value {
+        if self.why != SkipReason::Missing {
+            return json!([]);
+        }
+        let of = match self.module_ids.as_slice() {
+            [only] => format!(" --module-id {only}"),
+            _ => String::new(),
+        };
+        json!([
+            format!("{prefix} evolve restore{of} --yes --json"),
+            format!("{prefix} deploy --apply --yes --json")
+        ])
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct OverlayProposal {
+    /// What commands that are suggested begin with.
+    command_prefix: String,
     pub(crate) candidates: Vec<OverlayCandidate>,
     pub(crate) skipped: Vec<SkippedEdit>,
 }
@@ -95,7 +120,8 @@ pub fn survey_proposal(
     layer: OverlayLayer,
     system: &dyn FileSystem,
 ) -> PackResult<OverlayProposal> {
-    let mut proposal = OverlayProposal::default();
+    let mut proposal =
+        OverlayProposal { command_prefix: survey.command_prefix(), ..OverlayProposal::default() };
     let mut seen: BTreeMap<(String, String), Digest> = BTreeMap::new();
     for change in survey.plan.changes.iter().filter(|change| change.op != FileOp::Delete) {
         let Some(output) = survey.desired.outputs.get(&key(change.target, &change.path)) else {
@@ -118,10 +144,7 @@ pub fn survey_proposal(
             module_ids: ids.clone(),
         };
         if change.op == FileOp::Create {
-            // Never deployed is not missing.
-            if recorded.is_some() {
-                proposal.skipped.push(skip(SkipReason::Missing));
-            }
+            proposal.skipped.push(skip(SkipReason::Missing));
             continue;
         }
         let Some(found) = edits(survey, change, &ids, output.module_ids.len(), system)? else {
@@ -146,6 +169,9 @@ pub fn survey_proposal(
             }
         }
     }
+    proposal
+        .skipped
+        .sort_by(|a, b| (a.why.code(), a.target, &a.path).cmp(&(b.why.code(), b.target, &b.path)));
     Ok(proposal)
 }
 
@@ -238,6 +264,7 @@ impl OverlayProposal {
             "drifted_skipped": self.skipped.len(),
             "skipped_missing": missing,
             "skipped_multi_module": multi,
+            "skipped_read_error": 0,
         })
     }
 
@@ -247,7 +274,10 @@ impl OverlayProposal {
             entry.insert("reason".into(), skipped.why.code().into());
             entry.insert("reason_code".into(), skipped.why.code().into());
             entry.insert("reason_message".into(), skipped.why.message().into());
-            entry.insert("next_actions".into(), json!([skipped.why.next()]));
+            let suggestions = skipped.why.suggestions().iter();
+            let suggestions = suggestions.map(|(action, reason)| json!({"action": action, "reason": reason}));
+            entry.insert("suggestions".into(), suggestions.collect());
+            entry.insert("next_actions".into(), skipped.next_actions(&self.command_prefix));
             entry.insert("target".into(), skipped.target.as_str().into());
             put_path(&mut entry, "path", &skipped.path);
             entry.insert("module_ids".into(), json!(skipped.module_ids));
@@ -260,7 +290,7 @@ impl OverlayProposal {
     }
 }
 
-/// Commits the candidates as overlays on a new branch and goes back to the branch that was checked out.
+/// Commits the candidates as overlays on a new branch, whole or not at all. The branch that is checked out stays so.
 pub fn propose(
     place: &PackEnvironment,
     manifest: &Manifest,
@@ -271,45 +301,30 @@ pub fn propose(
     system: &dyn FileSystem,
 ) -> PackResult<PackCommandReply> {
     let git = GitRepo::own(place);
-    git.require_repo()?;
-    git.require_clean()?;
-    let home = git.branch()?;
+    git.require_repo("evolve propose")?;
+    git.require_clean("evolve propose")?;
     if branch.starts_with('-') || !git.try_run(&["check-ref-format", "--branch", branch])?.0 {
         return Err(Refusal::new(Code::ArgumentsInvalid, format!("`{branch}` is not a branch name"))
             .with("field", "branch")
             .into());
     }
-    git.run(&["checkout", "--quiet", "-b", branch])?;
+    let checkout = git.branch_checkout(branch)?;
     let mut files = Vec::new();
     let mut folders = Vec::new();
     for candidate in &proposal.candidates {
         let module = manifest.module(&candidate.module_id)?;
+        let there = &checkout.place;
         let made =
-            overlay::edit(place, project, module, layer, OverlayKind::Dir, OverlayFill::Sparse, system)?;
+            overlay::edit(there, project, module, layer, OverlayKind::Dir, OverlayFill::Sparse, system)?;
         let path = made.folder.join(&candidate.source);
         system::write_whole(system, &path, &candidate.content)
             .map_err(|error| PackError::io("write", &path, &error))?;
-        files.push(path.strip_prefix(&place.repo).unwrap_or(&path).to_path_buf());
-        folders.push(posix(made.folder.strip_prefix(&place.repo).unwrap_or(&made.folder)));
+        files.push(path.strip_prefix(&there.repo).unwrap_or(&path).to_path_buf());
+        folders.push(posix(made.folder.strip_prefix(&there.repo).unwrap_or(&made.folder)));
     }
     folders.sort();
     folders.dedup();
-    let mut add = vec!["add", "--force", "--"];
-    add.extend(folders.iter().map(String::as_str));
-    git.run(&add)?;
-    let edited = plural(files.len(), "edited file");
-    let message = format!("chore(evolve): propose {layer} overlays for {edited}");
-    let (committed, _, said) = git.try_run(&["commit", "--quiet", "-m", &message])?;
-    let mut warnings = Vec::new();
-    if committed {
-        git.run(&["checkout", "--quiet", &home])?;
-    } else {
-        // The edits are on the branch; only a name and an address are missing, most likely.
-        let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
-        warnings.push(format!(
-            "git could not commit ({line}); the changes are on branch `{branch}`, commit them there"
-        ));
-    }
+    checkout.commit(&folders, "chore(evolve): propose overlay updates")?;
     let text: Vec<String> = files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let reply = PackCommandReply::default()
         .with("created", true)
@@ -319,5 +334,5 @@ pub fn propose(
         .with("files_posix", files.iter().map(|path| posix(path)).collect::<Vec<_>>())
         .with("files", text);
     let reply = reply.with("skipped", proposal.skipped_value()).with("summary", proposal.summary());
-    Ok(reply.with("committed", committed).warn(warnings))
+    Ok(reply.with("committed", true))
 }

@@ -47,9 +47,11 @@ pub fn missing(survey: &DeploymentSurvey, module_id: Option<&str>) -> Vec<Missin
 pub fn restore(
     survey: &DeploymentSurvey,
     missing: &[MissingFile],
+    module_id: Option<&str>,
     system: &dyn FileSystem,
 ) -> PackResult<PackCommandReply> {
-    let (mut restored, mut existing, mut unread) = (Vec::new(), 0, 0);
+    let (mut restored, mut unread) = (Vec::new(), 0);
+    let mut existing = existing(survey, missing, module_id);
     let mut warnings = Vec::new();
     for file in missing {
         let key = key(file.target, &file.path);
@@ -119,13 +121,25 @@ pub(crate) fn value(file: &MissingFile) -> Value {
     Value::Object(entry)
 }
 
-pub fn dry_reply(missing: &[MissingFile]) -> PackCommandReply {
+/// The files that should be there and are.
+fn existing(survey: &DeploymentSurvey, missing: &[MissingFile], module_id: Option<&str>) -> usize {
+    let outputs = survey.desired.outputs.values();
+    let meant = |ids: &[String]| module_id.is_none_or(|only| ids.iter().any(|id| id == only));
+    outputs.filter(|output| meant(&output.module_ids)).count().saturating_sub(missing.len())
+}
+
+/// What restoring would do.
+pub fn dry_reply(
+    survey: &DeploymentSurvey,
+    missing: &[MissingFile],
+    module_id: Option<&str>,
+) -> PackCommandReply {
     let reason = if missing.is_empty() { "no_missing" } else { "dry_run" };
-    let summary =
-        json!({"missing": missing.len(), "restored": 0, "skipped_existing": 0, "skipped_read_error": 0});
+    let existing = existing(survey, missing, module_id);
+    let summary = json!({"missing": missing.len(), "restored": 0, "skipped_existing": existing, "skipped_read_error": 0});
     let files: Vec<Value> = missing.iter().map(value).collect();
     PackCommandReply::default()
-        .with("restored", json!([]))
+        .with("restored", files.clone())
         .with("missing", files)
         .with("summary", summary)
         .with("reason", reason)

@@ -165,9 +165,18 @@ impl ScanLocation<'_> {
             ModuleType::Instructions => &["codex", "cursor", "vscode"],
             ModuleType::Skill | ModuleType::Prompt | ModuleType::Command => &[self.target.as_str()],
         };
-        let mut tags = vec!["imported".to_owned(), scope.to_owned()];
-        tags.push(of_project.unwrap_or_else(|| self.target.as_str().to_owned()));
-        let module = module(self.kind, format!("{}:{name}", self.kind), tags, targets, &dest, self.place);
+        // What is the user's belongs to every project: the default profile deploys it.
+        let base = of_project.is_none().then(|| "base".to_owned());
+        let tags = base.into_iter().chain(["imported".to_owned(), scope.to_owned()]).chain(of_project);
+        let tags = tags.chain(targets.iter().map(|target| (*target).to_owned())).collect();
+        let module = module(
+            self.kind,
+            format!("{}:{}", self.kind, name.to_lowercase()),
+            tags,
+            targets,
+            &dest,
+            self.place,
+        );
         let mut item = ImportItem {
             op: ImportOp::Create,
             module,
@@ -176,6 +185,7 @@ impl ScanLocation<'_> {
             dest,
             dest_exists: false,
             why: None,
+            invalid: None,
             files: Vec::new(),
         };
         if !source.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
@@ -201,5 +211,6 @@ impl ScanLocation<'_> {
 
 fn refuse(item: &mut ImportItem, why: &str) {
     item.op = ImportOp::SkipInvalid;
-    item.why = Some(why.to_owned());
+    item.why = Some("invalid_module_source".to_owned());
+    item.invalid = Some(why.to_owned());
 }

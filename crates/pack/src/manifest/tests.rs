@@ -102,7 +102,7 @@ fn paths_stay_in_the_repo() {
         codex_home: None,
         cwd: "/work".into(),
         machine: "m".into(),
-        path: None,
+        variables: Vec::new(),
     };
     for good in ["modules/a", "./modules/a", "/repo/modules/a"] {
         assert_eq!(inside_repo(&place, good, "module").unwrap(), Path::new("/repo/modules/a"), "{good}");

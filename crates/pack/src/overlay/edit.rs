@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{OverlayChanges, OverlayKind, OverlayLayer, PatchFile, apply_patch, folder, read};
 use crate::error::{PackError, PackResult, shown};
 use crate::lockfile::{self, LockedFile};
-use crate::manifest::Module;
+use crate::manifest::{Manifest, Module};
 use crate::place::{PackEnvironment, Project};
 use crate::render::TEXT_LIMIT;
 use crate::sources;
@@ -120,7 +120,8 @@ pub fn rebase(
     sources::no_links_below(&place.repo, &folder)?;
     let overlay = read(system, layer, folder.clone())?.ok_or_else(|| {
         let message = format!("module `{}` has no {layer} overlay", module.id);
-        Refusal::new(Code::OverlayNotFound, message).with("overlay_dir", shown(&folder))
+        let hint = format!("`agentpack overlay edit {}` makes one", module.id);
+        Refusal::new(Code::OverlayNotFound, message).with("overlay_dir", shown(&folder)).with("hint", hint)
     })?;
     let base = OverlayBaseline::read(system, &folder)?;
     let lock = sources::lockfile(place)?;
@@ -149,6 +150,36 @@ pub fn rebase(
     }
     write_baseline(system, &folder, &origin.root, &origin.version)?;
     Ok(done)
+}
+
+/// Overlays whose module has changed since they were made: `overlay rebase` is due.
+pub fn drift_warnings(
+    place: &PackEnvironment,
+    project: &Project,
+    system: &dyn FileSystem,
+) -> PackResult<Vec<String>> {
+    let (manifest, _) = Manifest::load(place)?;
+    let lock = sources::lockfile(place).ok().flatten();
+    let mut warnings = Vec::new();
+    for module in manifest.modules.iter().filter(|module| module.enabled) {
+        for layer in OverlayLayer::ALL.iter().copied() {
+            let path = folder(place, project, layer, &module.id).join(".agentpack").join("baseline.json");
+            let Ok(Some(bytes)) = system::read_if_there(system, &path, super::META_LIMIT) else { continue };
+            let baseline: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            // What can't be read here is reported by the commands that need it.
+            let Ok(origin) = sources::origin(place, module, lock.as_ref()) else { continue };
+            let Ok(files) = lockfile::file_manifest(system, &origin.root) else { continue };
+            let now = lockfile::over(&files);
+            match baseline.get("upstream_sha256").and_then(Value::as_str) {
+                Some(was) if was != now => warnings.push(format!(
+                    "overlay drift ({layer}) module {}: the module changed ({was} -> {now}); `overlay rebase` merges",
+                    module.id
+                )),
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(warnings)
 }
 
 fn rebase_file(

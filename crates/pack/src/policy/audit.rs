@@ -1,25 +1,24 @@
 //! `policy audit` and `policy lock`: reports where modules come from and pins the policy pack. The audit uses no network.
 
+use std::path::Path;
+
 use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
 use super::{CONFIG, LockedPack, ORG_LOCKFILE, OrgLock, OrgPolicy, org_lockfile, read_lock};
-use crate::error::{PackError, PackResult, shown};
+use crate::error::{PackError, PackResult};
 use crate::git::GitRepo;
-use crate::lockfile::{Lockfile, lock_module};
+use crate::lockfile::{self, Lockfile, lock_module};
 use crate::manifest::{Module, ModuleSource, ModuleType};
 use crate::place::{LOCKFILE, PackEnvironment};
-use crate::reply::PackCommandReply;
+use crate::reply::{PackCommandReply, put_path};
 use crate::sources;
 use crate::system::{self, FileSystem};
 
 /// The answer of `policy audit`.
 pub fn audit(place: &PackEnvironment) -> PackResult<PackCommandReply> {
     let path = place.repo.join(LOCKFILE);
-    let lock = sources::lockfile(place)?.ok_or_else(|| {
-        let message = format!("there is no `{LOCKFILE}` in `{}`", shown(&place.repo));
-        PackError::from(Refusal::new(Code::LockfileMissing, message))
-    })?;
+    let lock = sources::lockfile(place)?.ok_or_else(|| lockfile::missing(place))?;
     let modules: Vec<Value> = lock
         .modules
         .iter()
@@ -34,25 +33,46 @@ pub fn audit(place: &PackEnvironment) -> PackResult<PackCommandReply> {
         .collect();
     let mut reply = PackCommandReply::default()
         .with_path("root", &place.repo)
-        .with_path("lockfile", &path)
+        .with("lockfile", lockfile_facts(&path, &lock))
         .with("modules", modules);
     let mut warnings = Vec::new();
     match read_lock(place) {
         Ok(Some(org)) => {
             let pack = org.policy_pack;
-            let facts = json!({
-                "source": pack.source, "resolved_source": pack.resolved_source, "resolved_version": pack.resolved_version,
-                "sha256": pack.sha256, "files": pack.file_manifest.len(),
-            });
+            let bytes: u64 = pack.file_manifest.iter().map(|file| file.bytes).sum();
+            let mut facts = Map::new();
+            put_path(&mut facts, "lockfile_path", &org_lockfile(place));
+            facts.insert(
+                "source".into(),
+                json!({"git": pack.source.git, "local_path": pack.source.local_path}),
+            );
+            facts.insert("resolved_source".into(), pack.resolved_source);
+            facts.insert("resolved_version".into(), pack.resolved_version.into());
+            facts.insert("sha256".into(), pack.sha256.into());
+            facts.insert("files".into(), pack.file_manifest.len().into());
+            facts.insert("bytes".into(), bytes.into());
             reply = reply.with("org_policy_pack", facts);
         }
         Ok(None) => {}
         Err(stop) => warnings.push(stop.to_string()),
     }
-    if let Some(summary) = since_last(place, &lock) {
-        reply = reply.with("change_summary", summary);
+    match since_last(place, &lock) {
+        Some(summary) => reply = reply.with("change_summary", summary),
+        None if GitRepo::own(place).require_repo("policy audit").is_ok() => {
+            warnings.push(format!("the commit before has no `{LOCKFILE}` to compare with"));
+        }
+        None => {}
     }
     Ok(reply.warn(warnings))
+}
+
+fn lockfile_facts(path: &Path, lock: &Lockfile) -> Map<String, Value> {
+    let mut facts = Map::new();
+    put_path(&mut facts, "lockfile_path", path);
+    facts.insert("version".into(), lock.version.into());
+    facts.insert("generated_at".into(), lock.generated_at.as_str().into());
+    facts.insert("modules".into(), lock.modules.len().into());
+    facts
 }
 
 /// What differs from the commit before, where git can tell.
@@ -73,10 +93,12 @@ fn since_last(place: &PackEnvironment, now: &Lockfile) -> Option<Value> {
             json!({"id": module.id, "from": was.resolved_version, "to": module.resolved_version, "sha256_from": was.sha256, "sha256_to": module.sha256})
         })
         .collect();
+    let commit = GitRepo::own(place).run(&["rev-parse", "HEAD^"]).ok()?;
     summary.insert("base_ref".into(), "HEAD^".into());
-    summary.insert("added".into(), ids(now, &before).into());
-    summary.insert("removed".into(), ids(&before, now).into());
-    summary.insert("changed".into(), changed.into());
+    summary.insert("base_commit".into(), commit.trim().into());
+    summary.insert("modules_added".into(), ids(now, &before).into());
+    summary.insert("modules_removed".into(), ids(&before, now).into());
+    summary.insert("modules_changed".into(), changed.into());
     Some(Value::Object(summary))
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use countersign_policy::refusal::{Code, Refusal};
 use serde_json::{Map, Value, json};
 
-use super::{CONFIG, MUTATING, ORG_LOCKFILE, OrgPolicy, read_lock};
+use super::{CONFIG, MUTATING, ORG_LOCKFILE, OrgPolicy, org_lockfile, read_lock, remote_name};
 use crate::error::PackResult;
 use crate::manifest::{Manifest, ModuleSource, ModuleType};
 use crate::place::{LOCKFILE, MANIFEST, PackEnvironment};
@@ -16,7 +16,12 @@ use crate::sources;
 use crate::system::{self, RealFileSystem};
 use crate::tree;
 
-struct LintFindings(Vec<Value>);
+#[derive(Default)]
+struct LintFindings {
+    issues: Vec<Value>,
+    skills: usize,
+    commands: usize,
+}
 
 impl LintFindings {
     fn add(&mut self, rule: &str, path: &str, message: impl Into<String>, details: Value) {
@@ -28,22 +33,30 @@ impl LintFindings {
         if !details.is_null() {
             issue.insert("details".into(), details);
         }
-        self.0.push(Value::Object(issue));
+        self.issues.push(Value::Object(issue));
     }
 
     fn summary(&self) -> Value {
         let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
-        for issue in &self.0 {
+        for issue in &self.issues {
             *by_rule.entry(issue.get("rule").and_then(Value::as_str).unwrap_or_default()).or_default() += 1;
         }
-        json!({"violations": self.0.len(), "by_rule": by_rule})
+        json!({
+            "violations": self.issues.len(), "rules": by_rule, "skill_files": self.skills,
+            "claude_command_files": self.commands, "files_scanned": self.skills + self.commands,
+        })
     }
 }
 
 /// The answer of `policy lint`; refused where something breaks a rule.
 pub fn lint(place: &PackEnvironment) -> PackResult<PackCommandReply> {
-    let org = OrgPolicy::load(place)?;
-    let mut found = LintFindings(Vec::new());
+    let mut found = LintFindings::default();
+    // A policy that can't be used is a finding: what else is wrong is worth knowing as well.
+    let org = OrgPolicy::load(place).unwrap_or_else(|stop| {
+        let details = stop.refusal().map_or(Value::Null, |refusal| json!(refusal.details));
+        found.add("policy_config", CONFIG, stop.to_string(), details);
+        None
+    });
     let manifest = if place.repo.join(MANIFEST).exists() || org.is_some() {
         Some(Manifest::load(place)?.0)
     } else {
@@ -52,20 +65,24 @@ pub fn lint(place: &PackEnvironment) -> PackResult<PackCommandReply> {
     assets(place, manifest.as_ref(), &mut found);
     if let (Some(org), Some(manifest)) = (&org, &manifest) {
         distribution(org, manifest, &mut found);
-        supply_chain(org, manifest, place, &mut found);
+        allowed_remotes(org, manifest, &mut found);
+        locked_modules(org, manifest, place, &mut found);
         pinned(org, place, &mut found)?;
     }
     let mut data = Map::new();
     put_path(&mut data, "root", &place.repo);
     data.insert("summary".into(), found.summary());
-    if found.0.is_empty() {
-        return Ok(PackCommandReply::new(data).with("issues", Value::Array(found.0)));
+    let text =
+        |issue: &Value, name: &str| issue.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    found.issues.sort_by_key(|issue| (text(issue, "path"), text(issue, "rule")));
+    if found.issues.is_empty() {
+        return Ok(PackCommandReply::new(data).with("issues", Value::Array(found.issues)));
     }
-    let message = match found.0.as_slice() {
+    let message = match found.issues.as_slice() {
         [only] => only.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
         many => format!("{} violations of the policy for agent assets", many.len()),
     };
-    let refusal = Refusal::new(Code::PolicyViolations, message).with("issues", Value::Array(found.0));
+    let refusal = Refusal::new(Code::PolicyViolations, message).with("issues", Value::Array(found.issues));
     Err(data.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(&name, value)).into())
 }
 
@@ -93,6 +110,11 @@ fn assets(place: &PackEnvironment, manifest: Option<&Manifest>, found: &mut Lint
         if !is_skill && !is_command {
             continue;
         }
+        if is_skill {
+            found.skills += 1;
+        } else {
+            found.commands += 1;
+        }
         let rule = if is_skill { "skill_frontmatter" } else { "claude_command_allowed_tools" };
         match system::read(&RealFileSystem, &file.path, TEXT_LIMIT).map(String::from_utf8) {
             Ok(Ok(text)) if is_skill => skill(&file.name, &text, found),
@@ -112,7 +134,12 @@ fn skill(path: &str, text: &str, found: &mut LintFindings) {
     let missing: Vec<&str> = ["name", "description"].into_iter().filter(|name| !said(name)).collect();
     if !missing.is_empty() {
         let message = format!("`{path}` must open with front matter that has `name` and `description`");
-        found.add("skill_frontmatter", path, message, json!({"missing": missing}));
+        found.add(
+            "skill_frontmatter",
+            path,
+            message,
+            json!({"missing": missing, "required_fields": ["name", "description"]}),
+        );
     }
 }
 
@@ -153,71 +180,90 @@ fn unguarded(line: &str) -> Option<&'static str> {
 }
 
 fn distribution(org: &OrgPolicy, manifest: &Manifest, found: &mut LintFindings) {
-    for target in &org.distribution_policy.required_targets {
-        if !manifest.targets.contains_key(target) {
-            let message = format!("target `{target}` is required and not configured in `{MANIFEST}`");
-            found.add("distribution_policy", MANIFEST, message, json!({"required_target": target}));
-        }
+    let required = &org.distribution_policy.required_targets;
+    let missing: Vec<&String> =
+        required.iter().filter(|name| !manifest.targets.contains_key(*name)).collect();
+    if !missing.is_empty() {
+        let message = format!("required targets are not configured in `{MANIFEST}`");
+        let details = json!({"required": required, "missing": missing});
+        found.add("distribution_required_targets", MANIFEST, message, details);
     }
-    for id in &org.distribution_policy.required_modules {
-        let why = match manifest.modules.iter().find(|module| module.id == *id) {
-            None => "is not there",
-            Some(module) if !module.enabled => "is not enabled",
-            Some(_) => continue,
-        };
-        let message = format!("module `{id}` is required and {why}");
-        found.add("distribution_policy", MANIFEST, message, json!({"required_module": id}));
+    let required = &org.distribution_policy.required_modules;
+    let module = |id: &String| manifest.modules.iter().find(|module| module.id == *id);
+    let missing: Vec<&String> = required.iter().filter(|id| module(id).is_none()).collect();
+    let disabled: Vec<&String> =
+        required.iter().filter(|id| module(id).is_some_and(|module| !module.enabled)).collect();
+    if !missing.is_empty() || !disabled.is_empty() {
+        let message = format!("required modules are missing or not enabled in `{MANIFEST}`");
+        let details = json!({"required": required, "missing": missing, "disabled": disabled});
+        found.add("distribution_required_modules", MANIFEST, message, details);
     }
 }
 
-fn supply_chain(org: &OrgPolicy, manifest: &Manifest, place: &PackEnvironment, found: &mut LintFindings) {
+/// Remotes that the policy does not allow.
+fn allowed_remotes(org: &OrgPolicy, manifest: &Manifest, found: &mut LintFindings) {
     let allowed = &org.supply_chain_policy.allowed_git_remotes;
-    let from_git =
-        || manifest.modules.iter().filter_map(|module| Some((module, module.source.git.as_ref()?)));
-    for (module, git) in from_git().filter(|(_, git)| !org.allows(&git.url)) {
+    let facts = |url: &str| json!({"remote": url, "remote_normalized": remote_name(url), "allowed_git_remotes": allowed});
+    for module in &manifest.modules {
+        let Some(git) = module.source.git.as_ref().filter(|git| !org.allows(&git.url)) else { continue };
         let message = format!("module `{}` comes from a remote that is not allowed", module.id);
-        let details = json!({"module_id": module.id, "remote": git.url, "allowed_git_remotes": allowed});
-        found.add("supply_chain_policy", MANIFEST, message, details);
+        let mut details = facts(&git.url);
+        if let Some(details) = details.as_object_mut() {
+            details.insert("module_id".into(), module.id.as_str().into());
+        }
+        found.add("supply_chain_allowed_git_remotes", MANIFEST, message, details);
     }
     if let Some(Ok(ModuleSource { git: Some(git), .. })) =
         org.policy_pack.as_ref().map(|pack| ModuleSource::parse(&pack.source))
         && !org.allows(&git.url)
     {
         let message = "the policy pack comes from a remote that is not allowed";
-        found.add(
-            "supply_chain_policy",
-            CONFIG,
-            message,
-            json!({"remote": git.url, "allowed_git_remotes": allowed}),
-        );
+        found.add("policy_pack_allowed_git_remotes", CONFIG, message, facts(&git.url));
     }
-    if !org.supply_chain_policy.require_lockfile || from_git().all(|(module, _)| !module.enabled) {
+}
+
+/// Modules from git that the lockfile does not pin, where it must.
+fn locked_modules(org: &OrgPolicy, manifest: &Manifest, place: &PackEnvironment, found: &mut LintFindings) {
+    let enabled = manifest.modules.iter().filter(|module| module.enabled);
+    let from_git: Vec<_> = enabled.filter_map(|module| Some((module, module.source.git.as_ref()?))).collect();
+    if !org.supply_chain_policy.require_lockfile || from_git.is_empty() {
         return;
     }
+    let path = place.repo.join(LOCKFILE);
     let lock = match sources::lockfile(place) {
         Ok(Some(lock)) => lock,
         Ok(None) => {
             let message = format!("modules come from git and there is no `{LOCKFILE}`");
-            return found.add("supply_chain_policy", LOCKFILE, message, Value::Null);
+            let ids: Vec<&str> = from_git.iter().map(|(module, _)| module.id.as_str()).collect();
+            let details = json!({"path": path, "enabled_git_modules": ids});
+            return found.add("supply_chain_lockfile_missing", LOCKFILE, message, details);
         }
-        Err(stop) => return found.add("supply_chain_policy", LOCKFILE, stop.to_string(), Value::Null),
+        Err(stop) => {
+            let details = json!({"path": path, "error": stop.to_string()});
+            return found.add("supply_chain_lockfile_invalid", LOCKFILE, stop.to_string(), details);
+        }
     };
-    for (module, git) in from_git().filter(|(module, _)| module.enabled) {
+    for (module, git) in from_git {
         let pinned = lock.module(&module.id);
         let url =
             pinned.and_then(|locked| locked.resolved_source.pointer("/git/url")).and_then(Value::as_str);
-        let why = match (pinned, url) {
-            (None, _) => "is not pinned",
-            (Some(_), Some(url)) if url == git.url => continue,
-            (Some(_), _) => "is pinned to another remote",
+        let (rule, why, details) = match (pinned, url) {
+            (None, _) => {
+                ("supply_chain_lockfile_missing_module", "is not pinned", json!({"module_id": module.id}))
+            }
+            (Some(locked), None) => {
+                let details = json!({"module_id": module.id, "config": {"git_url": git.url},
+                    "lock": {"resolved_source": locked.resolved_source}});
+                ("supply_chain_lockfile_source_mismatch", "is not pinned to git", details)
+            }
+            (Some(_), Some(url)) if remote_name(url) != remote_name(&git.url) => {
+                let details = json!({"module_id": module.id, "config_url": git.url, "lock_url": url,
+                    "config_url_normalized": remote_name(&git.url), "lock_url_normalized": remote_name(url)});
+                ("supply_chain_lockfile_url_mismatch", "is pinned to another remote", details)
+            }
+            (Some(_), Some(_)) => continue,
         };
-        let message = format!("module `{}` {why} in `{LOCKFILE}`", module.id);
-        found.add(
-            "supply_chain_policy",
-            LOCKFILE,
-            message,
-            json!({"module_id": module.id, "remote": git.url, "pinned": url}),
-        );
+        found.add(rule, LOCKFILE, format!("module `{}` {why} in `{LOCKFILE}`", module.id), details);
     }
 }
 
@@ -227,12 +273,14 @@ fn pinned(org: &OrgPolicy, place: &PackEnvironment, found: &mut LintFindings) ->
     let source = match ModuleSource::parse(&pack.source) {
         Ok(source) => source,
         Err(stop) => {
-            found.add("policy_pack_lock", CONFIG, stop.to_string(), json!({"source": pack.source}));
+            let details =
+                json!({"field": "policy_pack.source", "value": pack.source, "error": stop.to_string()});
+            found.add("policy_config", CONFIG, stop.to_string(), details);
             return Ok(());
         }
     };
-    let mut say =
-        |why: &str| found.add("policy_pack_lock", ORG_LOCKFILE, why, json!({"source": pack.source}));
+    let details = json!({"source": pack.source, "path": org_lockfile(place)});
+    let mut say = |why: &str| found.add("policy_pack_lock", ORG_LOCKFILE, why, details.clone());
     match read_lock(place) {
         Ok(None) => say("the policy pack is not pinned: `policy lock` pins it"),
         Err(stop) => say(&stop.to_string()),

@@ -15,13 +15,13 @@ pub(super) fn layout(request: &LayoutRequest<'_>) -> PackResult<TargetLayout> {
             let root = layout.root(codex, home.clone(), &base, ExtraFiles::Ignored);
             layout.instructions(root, request, "AGENTS.md")?;
         }
-        if config.switch("write_user_skills", true) {
-            let root = layout.root(codex, home.join("skills"), &base, ExtraFiles::Reported);
-            layout.skills(root, request);
-        }
         if config.switch("write_user_prompts", true) {
             let root = layout.root(codex, home.join("prompts"), &base, ExtraFiles::Reported);
             layout.singles(root, request, ModuleType::Prompt, str::to_owned);
+        }
+        if config.switch("write_user_skills", true) {
+            let root = layout.root(codex, home.join("skills"), &base, ExtraFiles::Reported);
+            layout.skills(root, request);
         }
     }
     if config.scope.project() {

@@ -133,9 +133,10 @@ impl ChangePreview {
     pub(crate) fn restoration(
         survey: &DeploymentSurvey,
         missing: &[MissingFile],
+        module_id: Option<&str>,
         system: &dyn FileSystem,
     ) -> PackResult<Self> {
-        let mut seen = Self::plain(evolve::dry_reply(missing));
+        let mut seen = Self::plain(evolve::dry_reply(survey, missing, module_id));
         for file in missing {
             seen.line(FileOp::Create, &shown(&file.path), "");
         }

@@ -314,7 +314,10 @@ async fn status_and_doctor_say_what_to_do() {
         .iter()
         .map(|one| one["action"].as_str().unwrap())
         .collect();
-    assert_eq!(actions, ["preview_diff", "deploy_apply", "evolve_propose", "evolve_restore"]);
+    let (bootstrap, rest) = actions.split_at(4);
+    assert!(bootstrap.iter().all(|action| *action == "bootstrap"), "{status:#}");
+    assert_eq!(rest, ["preview_diff", "deploy_apply", "evolve_propose"]);
+    assert!(status["warnings"].to_string().contains("operator assets"), "{status:#}");
     let why = call(&tools, "explain", json!({"kind": "status"})).await;
     assert_eq!(
         why["data"]["drift"][1]["modules"],
@@ -327,7 +330,12 @@ async fn status_and_doctor_say_what_to_do() {
     let roots = doctor["data"]["roots"].as_array().unwrap();
     let gone = roots.iter().find(|root| root["root"].as_str().unwrap().ends_with("prompts")).unwrap();
     assert_eq!((&gone["exists"], &gone["issues"]), (&json!(false), &json!(["missing"])), "{doctor:#}");
-    assert!(gone["suggestion"].as_str().unwrap().starts_with("mkdir -p "));
+    assert!(gone["suggestion"].as_str().unwrap().starts_with("create directory: mkdir -p "));
+    let mends = doctor["data"]["next_actions"].to_string();
+    assert!(
+        mends.contains("mkdir -p ") && mends.contains("agentpack --target codex doctor --fix"),
+        "{doctor:#}"
+    );
     assert!(doctor["warnings"].to_string().contains(".agentpack.manifest*.json"), "{doctor:#}");
     let left: Vec<_> =
         std::fs::read_dir(world.path("project")).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -163,7 +163,8 @@ async fn without_git_what_needs_it_says_so() {
     manifest(&world, "local_path: { path: modules/base }", "git: { url: 'https://example.com/x.git' }");
     let tools = world.tools().await;
     assert_eq!(code(&call(&tools, "plan", json!({})).await), "E_LOCKFILE_MISSING");
-    let place = countersign_pack::place::PackEnvironment { path: Some("/nowhere".into()), ..world.place() };
+    let variables = vec![("PATH".into(), "/nowhere".into())];
+    let place = countersign_pack::place::PackEnvironment { variables, ..world.place() };
     let tools = world.server_at(place).await;
     manifest(&world, "version: 1", "version: 1");
     let token = call(&tools, "deploy", json!({})).await["data"]["confirm_token"].clone();

@@ -6,8 +6,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod git;
 mod golden;
 mod hostile;
+mod original;
 mod seed;
 mod token;
 mod world;

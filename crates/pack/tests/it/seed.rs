@@ -188,7 +188,7 @@ async fn a_deployment_from_plan_to_rollback() {
     let first = applied["data"]["snapshot_id"].as_str().unwrap().to_owned();
     assert_eq!(
         world.read("project/AGENTS.md"),
-        "<!-- agentpack:module=instructions:base -->\nbe kind\n<!-- /agentpack -->\n\n---\n\n<!-- agentpack:module=instructions:more -->\nbe brief\n<!-- /agentpack -->\n"
+        "<!-- agentpack:module=instructions:base -->\nbe kind\n<!-- /agentpack -->\n\n---\n\n<!-- agentpack:module=instructions:more -->\nbe brief\n<!-- /agentpack -->"
     );
     assert_eq!(world.read("project/.github/prompts/draft.prompt.md"), "draft it\n");
     let again =

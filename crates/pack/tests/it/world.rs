@@ -66,7 +66,7 @@ impl World {
             codex_home: None,
             cwd: self.path("project"),
             machine: "box".into(),
-            path: Some("/usr/bin:/bin".into()),
+            variables: vec![("PATH".into(), "/usr/bin:/bin".into())],
         }
     }
 

@@ -62,13 +62,23 @@ words! {
         RegenerateLockfile = "regenerate_lockfile",
         /// Fetch what the lockfile pins.
         RunFetch = "run_fetch",
-        /// Use a target or a format version this program knows.
-        UseSupportedTarget = "use_supported_target",
+        /// Lock and fetch.
+        RunUpdate = "run_update",
+        /// Look up the targets this program knows in `help --json`.
+        InspectHelpJson = "inspect_help_json",
+        RetryWithSupportedTarget = "retry_with_supported_target",
+        /// Take the target out of the manifest.
+        EditManifestTargets = "edit_manifest_targets",
+        /// Use a program that was built with the target.
+        RebuildWithTargetFeature = "rebuild_with_target_feature",
         /// Use a newer version of this program.
-        UpgradeProgram = "upgrade_program",
+        UpgradeAgentpack = "upgrade_agentpack",
+        /// Write a version into the manifest that this program reads.
+        FixConfigVersion = "fix_config_version",
         /// Let only one module write the file.
         ResolveDesiredStateConflict = "resolve_desired_state_conflict",
-        CreateOverlay = "create_overlay",
+        /// Make the overlay with `overlay edit`.
+        RunOverlayEdit = "run_overlay_edit",
         ResolveOverlayConflicts = "resolve_overlay_conflicts",
         RetryOverlayRebase = "retry_overlay_rebase",
         /// Write the patch against the module as it is now.
@@ -85,6 +95,8 @@ words! {
         FixPermissions = "fix_permissions",
         FixPath = "fix_path",
         ShortenPath = "shorten_path",
+        /// Let the platform take longer paths.
+        EnableLongPaths = "enable_long_paths",
         /// Move or rename what is in the way of the import.
         ResolveImportConflict = "resolve_import_conflict",
         RetryImportApply = "retry_import_apply",
@@ -95,6 +107,8 @@ words! {
         CreatePolicyConfig = "create_policy_config",
         /// Write or mend the organisation's policy file.
         FixPolicyConfig = "fix_policy_config",
+        /// Write a version into the policy file that this program reads.
+        FixPolicyConfigVersion = "fix_policy_config_version",
         RetryInTty = "retry_in_tty",
         /// Leave `--guided` out.
         RetryWithoutGuided = "retry_without_guided",

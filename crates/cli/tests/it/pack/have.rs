@@ -61,7 +61,7 @@ fn what_people_have_becomes_modules() {
     assert_eq!(ids(&looked, "skip_invalid"), ["skill:broken"]);
     assert_eq!(code(&pack(&world, &["import", "--apply", "--json"]).envelope()), "E_CONFIRM_REQUIRED");
     let repo = world.home().join(".agentpack/repo");
-    assert!(!repo.join("modules/prompts").exists(), "looking changes nothing");
+    assert!(!repo.join("modules/prompts/imported").exists(), "looking changes nothing");
     let done = pack(&world, &["import", "--apply", "--yes", "--json"]).envelope();
     assert_eq!(
         (&done["data"]["applied"], &done["command_id"]),

@@ -57,7 +57,7 @@ fn what_must_be_there_and_where_it_may_come_from() {
         &world,
         "version: 1\ndistribution_policy: { required_targets: [codex, vscode], required_modules: ['instructions:base', 'skill:x'] }\n",
     );
-    assert_eq!(broken(&world), ["distribution_policy", "distribution_policy"]);
+    assert_eq!(broken(&world), ["distribution_required_modules", "distribution_required_targets"]);
     let manifest = world.home().join(".agentpack/repo/agentpack.yaml");
     let text = std::fs::read_to_string(&manifest).unwrap();
     let with_git = "  - { id: 'skill:g', type: skill, tags: [base], source: { git: { url: 'https://example.com/evil/x.git' } } }\n";
@@ -66,7 +66,7 @@ fn what_must_be_there_and_where_it_may_come_from() {
         &world,
         "version: 1\nsupply_chain_policy: { allowed_git_remotes: ['example.com/acme/'], require_lockfile: true }\n",
     );
-    assert_eq!(broken(&world), ["supply_chain_policy", "supply_chain_policy"]);
+    assert_eq!(broken(&world), ["supply_chain_allowed_git_remotes", "supply_chain_lockfile_missing"]);
     org(&world, "version: 1\nsupply_chain_policy: { allowed_git_remotes: ['example.com/'] }\n");
     assert_eq!(broken(&world), Vec::<String>::new());
     // Nothing else reads these rules.
@@ -149,7 +149,7 @@ fn an_audit_says_where_everything_comes_from() {
         "{audit:#}"
     );
     assert_eq!(data["modules"][1]["resolved_source"]["local_path"]["path"], "modules/base");
-    assert_eq!(data["change_summary"]["changed"][0]["id"], "instructions:base", "{audit:#}");
+    assert_eq!(data["change_summary"]["modules_changed"][0]["id"], "instructions:base", "{audit:#}");
     let shown = pack(&world, &["policy", "audit"]);
     assert!(shown.stdout.contains("0 added, 0 removed, 1 changed"), "{shown}");
 }

@@ -156,7 +156,7 @@ fn under_its_own_name_it_speaks_of_itself() {
     }
     assert_eq!(
         run(&["schema", "--json"]).envelope()["data"]["commands"]["policy.lint"],
-        json!(["root", "issues", "summary"])
+        json!({"data_fields": ["root", "issues", "summary"]})
     );
     assert_eq!(code(&run(&["lock", "--json"]).envelope()), "E_CONFIRM_REQUIRED");
     assert_eq!(run(&["mcp", "serve", "--json"]).code, Some(2));
