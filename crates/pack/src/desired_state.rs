@@ -79,7 +79,7 @@ pub struct DesiredState {
     pub modules: Vec<RenderedModule>,
 }
 
-/// What is asked for, resolved: nothing is left to a default.
+/// Profile and target of a command, resolved: nothing is left to a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSelection {
     pub profile: String,

@@ -206,7 +206,7 @@ fn check(system: &dyn FileSystem, module: &RenderedModule) -> PackResult<()> {
     }
 }
 
-/// What stands between the first two `---` lines.
+/// The text between the first two `---` lines.
 pub(crate) fn front_matter(text: &str) -> Option<serde_json::Value> {
     let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     let rest = rest.strip_prefix("---\n").or_else(|| rest.strip_prefix("---\r\n"))?;
