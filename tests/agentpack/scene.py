@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 
 CHANGING = [
+    # The original unpacks modules there before it looks at them.
+    (re.compile(r"/[\w./-]*/\.tmp\w{6}/"), "<TEMPORARY>/"),
     (re.compile(r"\b\d{19}\b"), "<ID>"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "<TIME>"),
     (re.compile(r"\b[0-9a-f]{40}\b"), "<COMMIT>"),

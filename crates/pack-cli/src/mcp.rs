@@ -34,7 +34,7 @@ pub(crate) fn serve(place: &PackEnvironment, session: &str, life: Duration) -> P
         let reading = tokio::spawn(async move {
             let mut lines = BufReader::new(tokio::io::stdin());
             let (mut line, mut goes_on) = (Vec::new(), false);
-            // An opening fits into one piece; a longer line passes piece by piece, and the protocol layer rejects it as too long.
+            // An opening fits into one piece; a longer line passes piece by piece, and the protocol layer reports that it is too long.
             while (&mut lines).take(PIECE).read_until(b'\n', &mut line).await? > 0 {
                 let is_whole = line.ends_with(b"\n");
                 let piece = if is_whole && !goes_on { settled(&line) } else { line.clone() };
@@ -56,8 +56,8 @@ pub(crate) fn serve(place: &PackEnvironment, session: &str, life: Duration) -> P
     served.map(|()| (String::new(), PackCommandReply::default()))
 }
 
-/// A client that opens with a version we do not speak is answered with 2025-06-18, as published; the protocol layer
-/// itself would offer its newest.
+/// A client that opens with a version we do not speak is answered with 2025-06-18, as published; the protocol layer would offer
+/// its newest.
 fn settled(line: &[u8]) -> Vec<u8> {
     let rewritten = || {
         let text = std::str::from_utf8(line).ok()?;

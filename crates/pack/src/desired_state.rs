@@ -79,7 +79,7 @@ pub struct DesiredState {
     pub(crate) modules: Vec<RenderedModule>,
 }
 
-/// The selection, resolved: nothing is left to a default.
+/// Profile and target of a command, resolved: nothing is left to a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSelection {
     pub profile: String,

@@ -111,7 +111,10 @@ fn a_repo_from_nothing() {
     assert_eq!(code(&pack(&world, &["init", "--json"]).envelope()), "E_CONFIRM_REQUIRED");
     assert_eq!(pack(&world, &["init", "--git"]).code, Some(0));
     let repo = world.home().join(".agentpack/repo");
-    assert!(repo.join(".git").is_dir() && repo.join("modules").is_dir());
+    assert!(repo.join(".git").is_dir());
+    for starter in ["instructions/base/AGENTS.md", "claude-commands/ap-plan.md", "prompts/draftpr.md"] {
+        assert!(repo.join("modules").join(starter).is_file(), "{starter}");
+    }
     std::fs::create_dir(repo.join("modules/base")).unwrap();
     std::fs::write(repo.join("modules/base/AGENTS.md"), "hello\n").unwrap();
     let dry = pack(&world, &["add", "instructions", "local:modules/base", "--tags", "base", "--dry-run"]);

@@ -77,16 +77,15 @@ fn what_people_have_becomes_modules() {
     }
     assert!(repo.join(format!("modules/claude-commands/imported/project-{project}/ship.md")).is_file());
     assert!(repo.join(format!("modules/instructions/imported/{project}/AGENTS.md")).is_file());
+    // What is the user's is deployed by the default profile.
+    let plan = pack(&world, &["plan", "--json"]).envelope()["data"].to_string();
+    assert!(plan.contains("/.codex/skills/review/SKILL.md") && !plan.contains("ship.md"), "{plan}");
     // Under the project's own profile they are what is deployed already, so that only others' files are to be adopted.
     let profile = format!("project-{project}");
     let plan = pack(&world, &["plan", "--profile", &profile, "--json"]).envelope();
     assert_eq!(plan["ok"], true, "{plan:#}");
     let again = pack(&world, &["import", "--json"]).envelope();
-    assert_eq!(
-        (ids(&again, "create").len(), &again["data"]["reason"]),
-        (0, &json!("no_changes")),
-        "{again:#}"
-    );
+    assert_eq!((ids(&again, "create").len(), &again["data"]["reason"]), (0, &json!("dry_run")), "{again:#}");
     let rows = world.run(&[
         "activity",
         "list",

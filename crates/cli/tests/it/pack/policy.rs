@@ -66,7 +66,7 @@ fn what_must_be_there_and_where_it_may_come_from() {
         &world,
         "version: 1\nsupply_chain_policy: { allowed_git_remotes: ['example.com/acme/'], require_lockfile: true }\n",
     );
-    assert_eq!(broken(&world), ["supply_chain_allowed_git_remotes", "supply_chain_lockfile_missing"]);
+    assert_eq!(broken(&world), ["supply_chain_lockfile_missing", "supply_chain_allowed_git_remotes"]);
     org(&world, "version: 1\nsupply_chain_policy: { allowed_git_remotes: ['example.com/'] }\n");
     assert_eq!(broken(&world), Vec::<String>::new());
     // Nothing else reads these rules.
