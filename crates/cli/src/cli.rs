@@ -244,7 +244,8 @@ fn answer(error: &clap::Error, tree: &clap::Command, hasty: &PartialArgs) -> Com
         {
             Ok(help::answer(&text))
         }
-        _ => Err(CommandError::Usage(usage::usage(error, tree, &hasty.words))),
+        // The whole tree: a command that the short help leaves out may be meant, too.
+        _ => Err(CommandError::Usage(usage::usage(error, &Cli::command(), &hasty.words))),
     }
 }
 
