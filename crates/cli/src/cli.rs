@@ -197,7 +197,7 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Cli, Box<NotRead>> {
             _ => (usage::PROGRAM, &*words),
         };
         let path = if below.is_empty() { called.to_owned() } else { below.join(".") };
-        let result = answer(&error, &tree, &hasty);
+        let result = answer(&error, &hasty);
         let result = if pack::is_alias(arguments) { in_its_own_name(result) } else { result };
         Box::new(NotRead { voice: hasty.voice(), path, result })
     })
@@ -233,7 +233,7 @@ fn in_its_own_name(result: CommandResult) -> CommandResult {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "clap's kinds are open-ended; all others are mistakes")]
-fn answer(error: &clap::Error, tree: &clap::Command, hasty: &PartialArgs) -> CommandResult {
+fn answer(error: &clap::Error, hasty: &PartialArgs) -> CommandResult {
     let text = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp => Ok(help::answer(&text)),
