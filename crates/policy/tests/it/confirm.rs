@@ -141,6 +141,29 @@ fn invariant_sent_hashed_shown() {
     assert_eq!(redemption.settle(None).unwrap().arguments(), r#"{"id":7}"#, "the plan's own text is sent");
 }
 
+/// Either is enough: rules that changed without asking for more, or a stored requirement that somebody lowered.
+#[test]
+fn a_changed_policy_and_a_lowered_requirement_each_end_the_plan() {
+    let changed = (Code::ConfirmTokenMismatch, "policy_changed");
+    let mut story = Story::new(Vec::new());
+    story.pending_plan().plan.policy_digest = countersign_policy::digest::Digest::plain(b"other rules");
+    assert_eq!(story.refusal(1), changed);
+
+    let mut rule = Rule::named("r", &["*"]);
+    rule.confirm = Some(Kind::Preview);
+    rule.strength = Some(ApprovalStrength::Human);
+    let lowered: [fn(&mut PendingPlan); 2] = [
+        |pending| pending.plan.requirement.kind = Kind::Simple,
+        |pending| pending.plan.requirement.strength = ApprovalStrength::Caller,
+    ];
+    for lower in lowered {
+        let mut story = Story::new(vec![rule.clone()]);
+        assert_eq!(story.refusal(1).0, Code::ApprovalPending, "as it was stored, it only lacks its approval");
+        lower(story.pending_plan());
+        assert_eq!(story.refusal(1), changed);
+    }
+}
+
 #[test]
 fn mode_rules_and_fingerprint_are_checked_after_the_token() {
     let mut story = Story::new(Vec::new());
