@@ -35,7 +35,7 @@ pub struct UpstreamCall<'a> {
 }
 
 impl<'a> UpstreamCall<'a> {
-    /// The call of a recorded permit. `rest` holds the request's other members (see [`crate::members`]).
+    /// The call of a recorded permit. `rest` holds the request's other members (see the module `members`).
     ///
     /// INVARIANT (written first): an `RecordedPermit` exists only after its row is in the ledger.
     pub fn opened(opened: &'a RecordedPermit, rest: Option<&'a RawValue>) -> Self {
@@ -74,7 +74,7 @@ impl<'a> UpstreamCall<'a> {
         self.earlier
     }
 
-    /// The request's members that [`crate::members::call_params`] knows.
+    /// The request's members that `members::call_params` knows.
     pub fn rest(&self) -> Option<&RawValue> {
         self.rest
     }
