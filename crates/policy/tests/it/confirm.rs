@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use countersign_policy::call::CatalogStatus;
+use countersign_policy::call::{CatalogStatus, HostVouching};
 use countersign_policy::confirm::{
-    Approval, ApprovalStrength, ConfirmInput, Kind, PendingPlan, PlanState, RecordedChannel,
+    Approval, ApprovalStrength, ConfirmInput, ConfirmRequirement, Kind, PendingPlan, PlanState,
+    RecordedChannel,
 };
 use countersign_policy::gate::{CallDraft, Verdict, WriteStatus, token_digest};
 use countersign_policy::ids::PlanId;
@@ -139,6 +140,52 @@ fn invariant_sent_hashed_shown() {
     story.call.arguments = countersign_policy::call::Arguments::parse(br#" { "id" : 7.0 } "#).unwrap();
     let Verdict::Redeem(redemption) = story.world.judge(story.call.clone(), at(1)) else { panic!() };
     assert_eq!(redemption.settle(None).unwrap().arguments(), r#"{"id":7}"#, "the plan's own text is sent");
+}
+
+/// The earliest end counts: of the token, of the plan that was shown, of the credential that asked. Each is over at its moment.
+#[test]
+fn a_plan_ends_with_its_token_its_expiry_and_its_credential() {
+    let ends: [(fn(&mut PendingPlan), &str); 3] = [
+        (|pending| pending.token_expires = at(10), "confirm_token_expired"),
+        (|pending| pending.plan.expires = at(10), "confirm_token_expired"),
+        (|pending| pending.credential_expires = Some(at(10)), "credential_expired"),
+    ];
+    for (end, reason) in ends {
+        let mut story = Story::new(Vec::new());
+        end(story.pending_plan());
+        assert_eq!(short(&story.world.judge(story.call.clone(), at(9))), "redeem", "{reason}");
+        assert_eq!(story.refusal(10).1, reason);
+        assert_eq!(story.refusal(11).1, reason);
+    }
+}
+
+#[test]
+fn a_plan_whose_preview_forbids_it_is_redeemed_by_nobody() {
+    let mut story = Story::new(Vec::new());
+    let shown = json!({"content": [{"type": "text", "text": "BLOCK: the supplier is closed"}]});
+    story.pending_plan().plan.preview = Preview::new(PreviewSource::Argument, shown.clone(), &shown);
+    story.pending_plan().approval = Some(Approval::over(RecordedChannel::Page, "ada".into(), at(1)));
+    assert_eq!(story.refusal(2), (Code::PreviewFailed, "preview_blocked"));
+}
+
+#[test]
+fn a_host_that_may_not_vouch_is_worth_the_callers_word() {
+    let answer =
+        |vouching| Approval::by_host(RecordedChannel::Elicitation, vouching, "host".into(), at(0)).strength;
+    assert_eq!(answer(HostVouching::Allowed), ApprovalStrength::Host);
+    assert_eq!(answer(HostVouching::Denied), ApprovalStrength::Caller);
+}
+
+/// The words of the seed, which hosts and agents rely on.
+#[test]
+fn each_kind_asks_in_its_own_words() {
+    let tool = countersign_policy::ids::FullName::new("github", "sync_notes");
+    let asks =
+        |kind| ConfirmRequirement { kind, strength: ApprovalStrength::Host, typed: None }.prompt(&tool);
+    assert_eq!(asks(Kind::Simple), "Proceed with github:sync_notes? [Yes/No]");
+    assert_eq!(asks(Kind::Preview), "Execute?");
+    assert_eq!(asks(Kind::Type), "Type the name of the resource to confirm");
+    assert_eq!(asks(Kind::None), "");
 }
 
 /// Either is enough: rules that changed without asking for more, or a stored requirement that somebody lowered.
