@@ -76,12 +76,16 @@ export function demonstration() {
   const child = spawn(binary, ['demo', '--print'], { stdio: ['ignore', 'pipe', 'inherit'], env: { PATH: process.env.PATH, HOME: folder, USER: 'dana' } });
   ends.push(() => { if (child.exitCode === null) child.kill('SIGTERM'); rmSync(folder, { recursive: true, force: true }); });
   let told = '';
-  const link = new Promise((resolve) => child.stdout.on('data', (more) => { told += more; const found = told.match(/http:\S+#code=\S+/); if (found) resolve(found[0]); }));
-  const done = new Promise((resolve, reject) => {
-    const patience = setTimeout(() => reject(new Error(`the demonstration still waits: ${told}`)), 20000);
-    child.on('exit', () => { clearTimeout(patience); resolve(told); });
+  const waits = [];
+  child.stdout.on('data', (more) => { told += more; for (const wait of waits) wait(); });
+  /** What the terminal shows once it fits. */
+  const says = (fits) => new Promise((resolve, reject) => {
+    const patience = setTimeout(() => reject(new Error(`the demonstration does not say ${fits}: ${told}`)), 20000);
+    const look = () => { const found = told.match(fits); if (found) { clearTimeout(patience); resolve(found[0]); } };
+    waits.push(look);
+    look();
   });
-  return { link, done };
+  return { link: says(/http:\S+#code=\S+/), says, interrupt: () => child.kill('SIGINT') };
 }
 
 /** What an agent does with the text of a card: reads it with Python's own parser. */
